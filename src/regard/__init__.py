@@ -1,0 +1,58 @@
+"""Regard computes, records, shows and explains the attention of transformers.
+
+Every public name is listed here and imported when it is first used, so that `import regard` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# public name -> module that holds it
+_NAMES = {
+    "attention": "regard.attend.attention",
+    "Attended": "regard.attend.attention",
+    "scaled_dot_product_attention": "regard.attend.drop_in",
+    "merge": "regard.attend.merge",
+    "online_softmax_attention": "regard.attend.online",
+    "linear_attention": "regard.attend.linear",
+    "sliding_window_attention": "regard.attend.window",
+    "block_sparse_attention": "regard.attend.sparse",
+    "additive_attention": "regard.attend.additive",
+    "load": "regard.models.loading",
+    "Subject": "regard.models.loading",
+    "record": "regard.record.record",
+    "Recorder": "regard.record.recorder",
+    "Recording": "regard.record.recording",
+    "open": "regard.record.store",
+    "heatmap": "regard.show.heatmap",
+    "export": "regard.show.html",
+}
+_MODULES = {
+    "masks": "regard.attend.masks",
+    "positions": "regard.attend.positions",
+    "nn": "regard.nn",
+    "errors": "regard.errors",
+}
+
+__all__ = ["__version__", *_NAMES, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
+    if name in _NAMES:
+        value = getattr(importlib.import_module(_NAMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'regard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:  # the same names, for editors and type checkers
+    from regard import errors as errors

@@ -1,0 +1,44 @@
+// The words of the interface, in French and English. Components call t('view.title'); a change of language redraws them.
+import en from '../i18n/en.json'
+import fr from '../i18n/fr.json'
+
+export type Language = 'en' | 'fr'
+type Words = { [key: string]: string | Words }
+const catalogues: Record<Language, Words> = { en, fr }
+
+let current = $state<Language>(preferred())
+
+/** The language asked for in the link (?lang=fr), else the page's data, else the browser's. */
+function preferred(): Language {
+  if (typeof document === 'undefined') return 'en'
+  const asked =
+    new URLSearchParams(location.search).get('lang') ??
+    new URLSearchParams(location.hash.slice(1)).get('lang')
+  if (asked === 'fr' || asked === 'en') return asked
+  return navigator.language?.toLowerCase().startsWith('fr') ? 'fr' : 'en'
+}
+
+export function language(): Language {
+  return current
+}
+
+export function setLanguage(next: Language): void {
+  current = next
+  if (typeof document !== 'undefined') document.documentElement.lang = next
+}
+
+/** The text of `key` in the current language, with {name} replaced by params.name. An unknown key is shown as itself. */
+export function t(key: string, params: Record<string, string | number> = {}): string {
+  let node: string | Words | undefined = catalogues[current]
+  for (const part of key.split('.')) node = typeof node === 'object' ? node[part] : undefined
+  if (typeof node !== 'string') return key
+  return node.replace(/\{(\w+)\}/g, (whole, name: string) => (name in params ? String(params[name]) : whole))
+}
+
+/** A number as people of the current language write it: 0.58 or 0,58. */
+export function number(value: number, digits = 2): string {
+  return new Intl.NumberFormat(current, {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  }).format(value)
+}
