@@ -1,6 +1,7 @@
 // The words of the interface, in French and English. Components call t('view.title'); a change of language redraws them.
 import en from '../i18n/en.json'
 import fr from '../i18n/fr.json'
+import { readFragment } from './fragment'
 
 export type Language = 'en' | 'fr'
 type Words = { [key: string]: string | Words }
@@ -8,14 +9,17 @@ const catalogues: Record<Language, Words> = { en, fr }
 
 let current = $state<Language>(preferred())
 
-/** The language asked for in the link (?lang=fr), else the page's data, else the browser's. */
+/** The language asked for in the link (#lang=fr or ?lang=fr), else that of a French browser, else English. */
 function preferred(): Language {
   if (typeof document === 'undefined') return 'en'
-  const asked =
-    new URLSearchParams(location.search).get('lang') ??
-    new URLSearchParams(location.hash.slice(1)).get('lang')
+  const asked = new URLSearchParams(location.search).get('lang') ?? readFragment().get('lang')
   if (asked === 'fr' || asked === 'en') return asked
   return navigator.language?.toLowerCase().startsWith('fr') ? 'fr' : 'en'
+}
+
+/** Take the language from the address again, after the back button for instance. */
+export function adoptLanguage(): void {
+  setLanguage(preferred())
 }
 
 export function language(): Language {
