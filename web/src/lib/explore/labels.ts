@@ -1,0 +1,62 @@
+// Where to write the names of points so that they do not lie on each other: each name takes the best of eight places
+// around its point, in the order of the points.
+import type { Point } from './plane'
+
+export interface Label {
+  x: number
+  y: number
+  anchor: 'start' | 'middle' | 'end'
+}
+
+interface Box {
+  left: number
+  right: number
+  top: number
+  bottom: number
+}
+
+const overlap = (a: Box, b: Box): number =>
+  Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) *
+  Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top))
+
+/** Places for `names` at `points` (pixels, y downwards) in a square of side `side`; `gap` is the distance from a point. */
+export function placeLabels(
+  points: readonly Point[],
+  names: readonly string[],
+  side: number,
+  gap = 10,
+  obstacles: readonly Point[] = [],
+): Label[] {
+  const height = 15
+  const dots = [...points, ...obstacles].map(([x, y]) => ({
+    left: x - 7,
+    right: x + 7,
+    top: y - 7,
+    bottom: y + 7,
+  }))
+  const taken: Box[] = []
+  return points.map(([x, y], i) => {
+    const width = names[i]!.length * 7.4 + 4
+    const outward = Math.atan2(y - side / 2, x - side / 2)
+    let best: { cost: number; label: Label; box: Box } | null = null
+    for (let step = 0; step < 8; step++) {
+      // The outward direction first, then alternately to both sides of it.
+      const angle = outward + Math.ceil(step / 2) * (step % 2 ? 1 : -1) * (Math.PI / 4)
+      const [cos, sin] = [Math.cos(angle), Math.sin(angle)]
+      const anchor = cos > 0.4 ? 'start' : cos < -0.4 ? 'end' : 'middle'
+      const [lx, ly] = [x + gap * cos, y + gap * sin * 1.25 + 5]
+      const left = anchor === 'start' ? lx : anchor === 'end' ? lx - width : lx - width / 2
+      const box = { left, right: left + width, top: ly - height + 3, bottom: ly + 3 }
+      const outside =
+        Math.max(0, -box.left) + Math.max(0, box.right - side) + Math.max(0, -box.top) + Math.max(0, box.bottom - side)
+      const cost =
+        step * 4 +
+        outside * 40 +
+        taken.reduce((sum, other) => sum + overlap(box, other), 0) +
+        dots.reduce((sum, dot, j) => sum + (j === i ? 0 : overlap(box, dot)), 0)
+      if (!best || cost < best.cost) best = { cost, label: { x: lx, y: ly, anchor }, box }
+    }
+    taken.push(best!.box)
+    return best!.label
+  })
+}
