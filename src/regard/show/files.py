@@ -1,0 +1,33 @@
+"""Files that are whole or not there: written beside their final name, then renamed over it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from pathlib import Path
+
+from regard.errors import OutputError
+from regard.words import say
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
+    """Put `content` at `path`, replacing an old file only by a complete new one. Raises OutputError."""
+    target = Path(path)
+    beside = target.parent / f".{target.name[:100]}.{secrets.token_hex(4)}.part"
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with beside.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(target)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise OutputError(say("errors.cannot_write", path=target, reason=reason)) from error
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            beside.unlink()
+    return target
