@@ -1,0 +1,90 @@
+"""What one running application holds: the recording on screen, as a payload, and one loaded model.
+
+Making a new recording replaces the old one only when it has succeeded, payload included. Pages opened on an
+older recording ask for its chunks by its id, so two windows can never mix the numbers of two recordings.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import InvalidArgument
+from regard.show.payload import Payload, payload
+from regard.words import say
+
+if TYPE_CHECKING:
+    from regard.models.loading import Subject
+    from regard.record.recording import Recording
+
+MAX_CHARACTERS = 200_000
+KEPT = 4  # payloads, so that pages opened earlier still find their chunks
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a person may send at once."""
+
+    texts: int = 2
+    characters: int = MAX_CHARACTERS
+
+
+class Session:
+    """The state behind one server. Every method may be called from any thread."""
+
+    def __init__(self, *, model: str = "minilm", limits: Limits | None = None) -> None:
+        self.model = model
+        self.limits = limits or Limits()
+        self._payloads: dict[str, Payload] = {}  # oldest first
+        self._latest: Payload | None = None
+        self._subject: tuple[str, Subject] | None = None
+        self._busy = threading.Lock()  # one model runs at a time
+
+    def show(self, recording: Recording, subject: Subject | None = None) -> Payload:
+        """Put a recording on screen; `subject`, the model that made it, is kept for the next text."""
+        shown = payload(recording)
+        name = secrets.token_urlsafe(6)
+        shown = Payload({**shown.header, "id": name}, shown.chunks)
+        self._payloads[name] = self._latest = shown
+        for old in list(self._payloads)[:-KEPT]:
+            self._payloads.pop(old, None)
+        if subject is not None:
+            self._subject = (self.model, subject)
+        return shown
+
+    def payload(self, name: str | None = None) -> Payload | None:
+        """The payload of this id, or the latest; None where there is none (any more)."""
+        return self._latest if name is None else self._payloads.get(name)
+
+    def record(
+        self, texts: Sequence[str], *, model: str | None = None, truncate: bool = False
+    ) -> dict[str, Any]:
+        """Record one text or a pair, show the recording and return its header. Errors change nothing."""
+        self._check(texts)
+        with self._busy:
+            import regard
+
+            subject = self._load(model or self.model)
+            recording = regard.record(
+                subject, texts[0] if len(texts) == 1 else tuple(texts), truncate=truncate
+            )
+            return self.show(recording).header
+
+    def _load(self, name: str) -> Subject:
+        if self._subject is not None and name in (self._subject[0], self._subject[1].name):
+            return self._subject[1]
+        import regard
+
+        self._subject = None  # two models at once may not fit into memory
+        self._subject = (name, regard.load(name))
+        return self._subject[1]
+
+    def _check(self, texts: Sequence[str]) -> None:
+        if not 1 <= len(texts) <= self.limits.texts:
+            raise InvalidArgument(say("serve.count_of_texts", most=self.limits.texts, got=len(texts)))
+        longest = max(len(text) for text in texts)
+        if longest > self.limits.characters:
+            raise InvalidArgument(say("serve.too_many_characters", most=self.limits.characters, got=longest))
