@@ -1,1 +1,10 @@
-"""The command line."""
+"""The command line: `regard COMMAND …`. One command a file, imported when it is called or listed."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Entry point of the program `regard`."""
+    from regard.cli.program import main as run
+
+    run()

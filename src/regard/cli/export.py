@@ -1,0 +1,27 @@
+"""`regard export`: the view of a text as one HTML file."""
+
+from __future__ import annotations
+
+import click
+
+from regard.cli.frame import Command
+from regard.cli.source import Source, output_param, recorded, source_params, taking_source
+from regard.words import say
+
+
+def command() -> Command:
+    return Command(
+        "export",
+        callback=taking_source(_export),
+        params=[*source_params(), output_param(required=True, help_key="cli.option.output_html")],
+        help=say("cli.export.help"),
+        epilog=say("cli.export.examples"),
+    )
+
+
+def _export(source: Source, output: str) -> None:
+    import regard
+
+    recording, _ = recorded(source)
+    path = regard.export(recording, output)
+    click.echo(say("cli.wrote", path=path, size=f"{path.stat().st_size / 1e6:.2f}"))

@@ -1,0 +1,57 @@
+"""`regard heatmap`: the weights of a head, or of all heads of a layer, as a figure: a file or a window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from regard.cli.frame import Command
+from regard.cli.source import Source, output_param, place_params, recorded, source_params, taking_source
+from regard.errors import InvalidArgument, MissingExtra
+from regard.words import say
+
+
+def command() -> Command:
+    return Command(
+        "heatmap",
+        callback=taking_source(_heatmap),
+        params=[
+            *source_params(),
+            *place_params(),
+            click.Option(["--numbers"], is_flag=True, help=say("cli.option.numbers")),
+            output_param(required=False, help_key="cli.option.output_figure"),
+        ],
+        help=say("cli.heatmap.help"),
+        epilog=say("cli.heatmap.examples"),
+    )
+
+
+def _heatmap(source: Source, layer: int | None, head: int | None, numbers: bool, output: str | None) -> None:
+    from regard.show.heatmap import format_of, heatmap, save
+
+    pyplot = None
+    if output is None:
+        pyplot = _windows()
+    else:
+        format_of(output)  # before the model runs: a wrong name is said at once
+    recording, _ = recorded(source)
+    window = pyplot.figure() if pyplot else None
+    figure = heatmap(recording, layer=layer or 0, head=head, numbers=numbers, figure=window)
+    if pyplot:
+        pyplot.show()
+    elif output is not None:
+        path = save(figure, output)
+        click.echo(say("cli.wrote", path=path, size=f"{path.stat().st_size / 1e6:.2f}"))
+
+
+def _windows() -> Any:
+    """matplotlib's module of windows; refuses where no window can be opened."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MissingExtra(say("errors.missing_extra", package="matplotlib", extra="figures")) from error
+    if pyplot.figure().canvas.required_interactive_framework is None:
+        raise InvalidArgument(say("cli.error.no_window"))
+    pyplot.close("all")
+    return pyplot

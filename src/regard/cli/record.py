@@ -1,0 +1,44 @@
+"""`regard record`: run a model on a text and keep the recording in a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from regard.cli.frame import Command
+from regard.cli.source import Source, output_param, recorded, source_params, taking_source
+from regard.words import say
+
+
+def command() -> Command:
+    return Command(
+        "record",
+        callback=taking_source(_record),
+        params=[
+            *source_params(),
+            output_param(required=True, help_key="cli.option.output_recording"),
+            click.Option(["--json", "as_json"], is_flag=True, help=say("cli.option.json")),
+        ],
+        help=say("cli.record.help"),
+        epilog=say("cli.record.examples"),
+    )
+
+
+def _record(source: Source, output: str, as_json: bool) -> None:
+    recording, _ = recorded(source)
+    recording.save(output)
+    path = Path(output)
+    summary = {
+        "path": str(path),
+        "bytes": path.stat().st_size,
+        "tokens": len(recording.tokens().texts),
+        "sites": len(recording.sites),
+        "max_error": max(site.proof.max_error for site in recording.sites),
+    }
+    if as_json:
+        click.echo(json.dumps(summary))
+    else:
+        click.echo(say("cli.wrote", path=path, size=f"{path.stat().st_size / 1e6:.2f}"))
+        click.echo(say("cli.record.proof", **summary))

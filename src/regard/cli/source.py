@@ -1,0 +1,125 @@
+"""What a command looks at: one text, a pair of texts, a text file, or a recording made earlier."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from regard.cli.frame import lang_option
+from regard.cli.progress import Bar
+from regard.errors import InvalidArgument
+from regard.words import say
+
+if TYPE_CHECKING:
+    from regard.models.loading import Subject
+    from regard.record.recording import Recording
+
+DEFAULT_MODEL = "minilm"
+RECORDING_SUFFIX = ".regard"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The arguments that every command which looks at something takes, as they were given."""
+
+    texts: tuple[str, ...]
+    pair: str | None = None
+    file: str | None = None
+    model: str | None = None
+    truncate: bool = False
+
+    def recording_file(self) -> str | None:
+        """The recording that is asked for, or None when a text is."""
+        named = [*self.texts, *([self.file] if self.file else [])]
+        if not any(name.endswith(RECORDING_SUFFIX) for name in named):
+            return None
+        if len(named) > 1 or self.pair is not None:
+            raise InvalidArgument(say("cli.error.recording_and_text", file=named[0]))
+        return named[0]
+
+    def text(self) -> tuple[str, ...]:
+        """The text, or the two of a pair."""
+        texts = self.texts if self.pair is None else (*self.texts, self.pair)
+        if self.file is not None:
+            texts = (_read(self.file), *texts)
+        if not texts:
+            raise InvalidArgument(say("cli.error.no_text"))
+        if len(texts) > 2:
+            raise InvalidArgument(say("cli.error.too_many_texts", got=len(texts)))
+        return texts
+
+
+def source_params() -> list[click.Parameter]:
+    """The arguments and options of a Source, in the language in force."""
+    return [
+        click.Argument(["texts"], nargs=-1, metavar=say("cli.metavar.texts")),
+        click.Option(["--pair"], metavar=say("cli.metavar.text"), help=say("cli.option.pair")),
+        click.Option(["--file"], metavar=say("cli.metavar.file"), help=say("cli.option.file")),
+        click.Option(["--model"], metavar=say("cli.metavar.model"), help=say("cli.option.model")),
+        click.Option(["--truncate"], is_flag=True, help=say("cli.option.truncate")),
+        lang_option(),
+    ]
+
+
+def place_params() -> list[click.Parameter]:
+    """Which layer and head."""
+    return [
+        click.Option(["--layer"], type=int, metavar="N", help=say("cli.option.layer")),
+        click.Option(["--head"], type=int, metavar="N", help=say("cli.option.head")),
+    ]
+
+
+def output_param(*, required: bool, help_key: str) -> click.Option:
+    """-o, the file to write."""
+    return click.Option(
+        ["-o", "--output"], required=required, metavar=say("cli.metavar.file"), help=say(help_key)
+    )
+
+
+def taking_source(function: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take one Source instead of its five arguments."""
+
+    def called(**given: Any) -> None:
+        source = Source(**{name: given.pop(name) for name in Source.__dataclass_fields__})
+        function(source, **given)
+
+    return called
+
+
+def recorded(source: Source) -> tuple[Recording, Subject | None]:
+    """The recording that `source` names: opened, or made with its model (then the model comes along)."""
+    if file := source.recording_file():
+        import regard
+
+        return regard.open(file), None
+    texts = source.text()
+    subject = loaded(source.model or DEFAULT_MODEL)
+    import regard
+
+    text = texts[0] if len(texts) == 1 else texts
+    return regard.record(subject, text, truncate=source.truncate), subject
+
+
+def loaded(name: str) -> Subject:
+    """The model `name`, with a bar on stderr while it is downloaded."""
+    import regard
+
+    with Bar() as bar:
+        subject: Subject = regard.load(name, progress=bar)
+    return subject
+
+
+def _read(file: str) -> str:
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return raw.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise InvalidArgument(say("cli.error.not_utf8", file=file)) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidArgument(say("cli.error.cannot_read", file=file, reason=reason)) from None
