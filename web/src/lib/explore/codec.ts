@@ -30,7 +30,10 @@ export function encode(state: State, language: Language): Fragment {
   const unless = (same: boolean, text: string | number) => (same ? null : String(text))
   const out: Fragment = {
     words: unless(isExample(state.words, language), state.words.join(',')),
-    word: unless(state.chosen === example.chosen && state.words.length === example.words.length, state.chosen),
+    word: unless(
+      state.chosen === example.chosen && state.words.length === example.words.length,
+      state.chosen,
+    ),
     T: unless(state.temperature === 1, state.temperature === Infinity ? 'inf' : state.temperature),
     scale: unless(state.scaled, 'off'),
     causal: unless(!state.causal, 'on'),
@@ -95,7 +98,8 @@ export function decode(params: URLSearchParams, language: Language): State {
     temperature: readTemperature(params.get('T')),
     scaled: params.get('scale') !== 'off',
     causal: params.get('causal') === 'on',
-    positions: positions === 'sinusoidal' || positions === 'rotary' ? (positions satisfies Positions) : 'none',
+    positions:
+      positions === 'sinusoidal' || positions === 'rotary' ? (positions satisfies Positions) : 'none',
     size: real(params.get('size'), 0, 2) ?? example.size,
     turn: real(params.get('turn'), 0, Math.PI) ?? example.turn,
     head: (whole(params.get('head'), 1, headCount) ?? 1) - 1,

@@ -38,7 +38,8 @@ export const allowed = (state: State, place: number): boolean[] =>
 export const positionVector = (state: State, place: number): Point =>
   scale([Math.sin(place), Math.cos(place)], state.positions === 'sinusoidal' ? state.size : 0)
 
-const placeTurn = (state: State, place: number): number => (state.positions === 'rotary' ? place * state.turn : 0)
+const placeTurn = (state: State, place: number): number =>
+  state.positions === 'rotary' ? place * state.turn : 0
 
 /** The vector that head `head` computes with, from the one set by hand. */
 export function projected(state: State, head: number, kind: Kind, place: number): Point {

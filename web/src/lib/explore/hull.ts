@@ -9,7 +9,9 @@ const area = (a: Point, b: Point, c: Point): number =>
 /** The corners of the convex hull, counter-clockwise from the leftmost; points on an edge are left out. */
 export function convexHull(points: readonly Point[]): Point[] {
   const sorted = [...points].sort((a, b) => a[0] - b[0] || a[1] - b[1])
-  const distinct = sorted.filter((p, i) => i === 0 || p[0] !== sorted[i - 1]![0] || p[1] !== sorted[i - 1]![1])
+  const distinct = sorted.filter(
+    (p, i) => i === 0 || p[0] !== sorted[i - 1]![0] || p[1] !== sorted[i - 1]![1],
+  )
   if (distinct.length < 3) return distinct
   const lower = chain(distinct)
   const upper = chain([...distinct].reverse())

@@ -48,7 +48,10 @@ export function placeLabels(
       const left = anchor === 'start' ? lx : anchor === 'end' ? lx - width : lx - width / 2
       const box = { left, right: left + width, top: ly - height + 3, bottom: ly + 3 }
       const outside =
-        Math.max(0, -box.left) + Math.max(0, box.right - side) + Math.max(0, -box.top) + Math.max(0, box.bottom - side)
+        Math.max(0, -box.left) +
+        Math.max(0, box.right - side) +
+        Math.max(0, -box.top) +
+        Math.max(0, box.bottom - side)
       const cost =
         step * 4 +
         outside * 40 +

@@ -1,0 +1,27 @@
+// Sentences with live numbers that several parts of the page say.
+import { number, t } from '../../lib/i18n.svelte'
+
+export const percent = (weight: number): string => t('explore.percent', { n: number(100 * weight, 0) })
+
+/** The places of the largest weights, largest first. */
+export const ranked = (weights: readonly number[]): number[] =>
+  weights.map((_, i) => i).sort((a, b) => weights[b]! - weights[a]! || a - b)
+
+/** "chat asks: noir 58 %, chat 24 %": who answers, as far as they answer at all. */
+export function whoAnswers(
+  word: string,
+  words: readonly string[],
+  weights: readonly number[],
+  most = 3,
+): string {
+  const best = ranked(weights)
+    .filter((j, rank) => weights[j]! >= (rank === 0 ? 0 : 0.05))
+    .slice(0, most)
+  return t('explore.asks', {
+    word,
+    answers: best.map((j) => `${words[j]} ${percent(weights[j]!)}`).join(t('explore.comma')),
+  })
+}
+
+export const coordinates = (point: readonly [number, number]): string =>
+  `(${number(point[0])}${t('explore.semicolon')}${number(point[1])})`
