@@ -46,3 +46,16 @@ export function number(value: number, digits = 2): string {
     maximumFractionDigits: digits,
   }).format(value)
 }
+
+/** A share as people write it: 61 % (with the space of French typography in French). */
+export function percent(share: number): string {
+  return new Intl.NumberFormat(current, { style: 'percent', maximumFractionDigits: 0 }).format(share)
+}
+
+/** A very small number in powers of ten: 3 × 10⁻⁷. */
+export function scientific(value: number): string {
+  if (value === 0) return '0'
+  const exponent = Math.floor(Math.log10(Math.abs(value)))
+  const raised = [...String(exponent)].map((c) => (c === '-' ? '⁻' : '⁰¹²³⁴⁵⁶⁷⁸⁹'[Number(c)])).join('')
+  return `${number(value / 10 ** exponent, 1)} × 10${raised}`
+}

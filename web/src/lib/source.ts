@@ -1,0 +1,90 @@
+// Where a page's recording comes from: the page itself (an exported file) or the local application that served it.
+import { decodeBase64 } from './base64'
+import { checkHeader, PayloadError, type Header } from './payload'
+
+export interface Source {
+  header: Header
+  /** Whether there is an application that can record another text. */
+  live: boolean
+  chunk(index: number): Promise<Uint8Array<ArrayBuffer>>
+}
+
+/** The application said no: one sentence of its own, and the kind of its error ("TooLong", …) with what belongs to it. */
+export class Refused extends Error {
+  constructor(
+    sentence: string,
+    readonly kind: string,
+    readonly details: Record<string, unknown>,
+  ) {
+    super(sentence)
+  }
+}
+
+export interface ModelChoice {
+  name: string
+  here?: boolean
+}
+
+/** The recording that an exported page carries in `text`, or null when it carries none. */
+export function embedded(text: string | null | undefined): Source | null {
+  let data: { kind?: string; header?: unknown; chunks?: string[] } | null
+  try {
+    data = JSON.parse(text?.trim() || 'null')
+  } catch {
+    throw new PayloadError('damaged', 'the data of this page is not JSON')
+  }
+  if (data === null) return null
+  if (data.kind !== 'recording') throw new PayloadError('foreign')
+  const header = checkHeader(data.header)
+  const { chunks } = data
+  if (!Array.isArray(chunks) || chunks.length !== header.sites.length)
+    throw new PayloadError('damaged', 'chunks are missing')
+  return { header, live: false, chunk: async (index) => decodeBase64(chunks[index]!) }
+}
+
+/** The recording that the application holds now, or null when it holds none yet. */
+export async function current(): Promise<Source | null> {
+  const response = await ask('api/recording')
+  if (response.status === 204) return null
+  const header: unknown = await response.json()
+  return header === null ? null : served(checkHeader(header))
+}
+
+/** Record `text` (one or two sentences) with `model`; the application's refusal is thrown as Refused. */
+export async function recordText(text: string[], model: string, truncate: boolean): Promise<Source> {
+  const response = await ask('api/record', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ text, model, truncate }),
+  })
+  return served(checkHeader(await response.json()))
+}
+
+/** The models that the application offers. */
+export async function models(): Promise<ModelChoice[]> {
+  const answer: unknown = await (await ask('api/models')).json()
+  const list = Array.isArray(answer) ? answer : ((answer as { models?: unknown[] } | null)?.models ?? [])
+  return list.map((entry) => (typeof entry === 'string' ? { name: entry } : (entry as ModelChoice)))
+}
+
+/** The one-file page, as the application writes it. */
+export async function exportedPage(): Promise<string> {
+  return (await ask('api/export')).text()
+}
+
+function served(header: Header): Source {
+  const suffix = header.id ? `?recording=${encodeURIComponent(header.id)}` : ''
+  return {
+    header,
+    live: true,
+    chunk: async (index) => new Uint8Array(await (await ask(`api/chunks/${index}${suffix}`)).arrayBuffer()),
+  }
+}
+
+async function ask(path: string, options: RequestInit = {}): Promise<Response> {
+  const response = await fetch(path, { cache: 'no-store', ...options })
+  if (response.ok) return response
+  const body = (await response.json().catch(() => null)) as Record<string, unknown> | null
+  const sentence = typeof body?.error === 'string' ? body.error : `${response.status} ${response.statusText}`
+  throw new Refused(sentence, typeof body?.kind === 'string' ? body.kind : '', body ?? {})
+}

@@ -1,0 +1,206 @@
+// The one object behind the view: the recording, what is chosen, what is pointed at. Components read it and call its
+// methods; it keeps the address in step, so that a link or the back button brings the same picture back.
+import type { LinesPicture, MatrixPicture } from '../../draw/picture'
+import { headStyle } from '../../lib/colours'
+import { readFragment, writeFragment } from '../../lib/fragment'
+import { Layers } from '../../lib/layers'
+import type { Header, Sequence, Site, SiteWeights } from '../../lib/payload'
+import type { Source } from '../../lib/source'
+import { parseState, START, stateFragment, type ViewState } from '../../lib/state'
+import { talkative } from '../../lib/summary'
+import { isDark } from '../../lib/theme.svelte'
+import { isPair, segmentOf, shownTokens, type Side, type Token } from '../../lib/tokens'
+
+export class Session {
+  readonly source: Source
+  readonly header: Header
+  private readonly layers: Layers
+  private readonly initial: ViewState
+
+  /** Index of the site in the header. */
+  site = $state(0)
+  chosen = $state.raw<ViewState>(START)
+  weights = $state.raw<SiteWeights | null>(null)
+  /** The site that `weights` belong to: while another one loads, the old picture stays. */
+  private shownSite = $state(0)
+  failure = $state.raw<unknown>(null)
+  loading = $state(false)
+  /** A token under the pointer or the keyboard, and a cell of the matrix, as positions in the sequences. */
+  pointed = $state.raw<Token | null>(null)
+  cell = $state.raw<{ query: number; key: number } | null>(null)
+  /** Rows in sight in the columns of tokens, [from, to): a long text scrolls. */
+  sight = $state.raw<{ queries: [number, number]; keys: [number, number] }>({
+    queries: [0, 0],
+    keys: [0, 0],
+  })
+  /** Asks the columns of tokens to scroll to a token. */
+  reveal: ((token: Token) => void) | null = null
+  /** Where the panels drew what, for the export of exactly this picture. */
+  readonly picture: { lines: LinesPicture | null; matrix: MatrixPicture | null } = {
+    lines: null,
+    matrix: null,
+  }
+  /** What a screen reader says next. */
+  said = $state('')
+
+  constructor(source: Source) {
+    this.source = source
+    this.header = source.header
+    this.layers = new Layers(source)
+    this.initial = parseState(readFragment())
+    this.adopt(this.initial)
+  }
+
+  kinds = $derived.by(() => [...new Set(this.header.sites.map((site) => site.kind))])
+  current: Site = $derived.by(() => this.header.sites[this.shownSite]!)
+  /** Sites of the kind in view, with their place in the header. */
+  siblings = $derived.by(() => {
+    const kind = this.header.sites[this.site]!.kind
+    return this.header.sites.map((site, index) => ({ site, index })).filter((s) => s.site.kind === kind)
+  })
+  queryTokens: Sequence = $derived.by(() => this.header.sequences[this.current.queries]!)
+  keyTokens: Sequence = $derived.by(() => this.header.sequences[this.current.keys]!)
+  pairs = $derived.by(() => isPair(this.queryTokens) && isPair(this.keyTokens))
+  pair = $derived.by(() => (this.pairs ? this.chosen.pair : 'all'))
+  queries = $derived.by(() =>
+    shownTokens(this.queryTokens, segmentOf(this.pair, 'query'), this.chosen.special),
+  )
+  keys = $derived.by(() => shownTokens(this.keyTokens, segmentOf(this.pair, 'key'), this.chosen.special))
+  allHeads = $derived.by(() => Array.from({ length: this.current.heads }, (_, head) => head))
+  heads = $derived.by(() => this.chosen.heads?.filter((head) => head < this.current.heads) ?? this.allHeads)
+  styles = $derived.by(() => this.allHeads.map((head) => headStyle(head, this.current.heads, isDark())))
+  /** The head of the matrix. */
+  head = $derived.by(() => {
+    const wanted = this.chosen.head
+    if (wanted !== null && wanted < this.current.heads) return wanted
+    if (this.heads.length && this.heads.length < this.current.heads) return this.heads[0]!
+    if (!this.weights) return 0
+    const plain = (sequence: Sequence) => shownTokens(sequence, null, false)
+    return talkative(this.weights, plain(this.queryTokens), plain(this.keyTokens))
+  })
+  locked = $derived.by(() => this.inSight(this.chosen.token))
+  /** The token whose lines alone are shown: the locked one, else the cell's, else the one pointed at. */
+  focus: Token | null = $derived.by(() => {
+    if (this.locked) return this.locked
+    if (this.cell) return { side: 'query', index: this.cell.query }
+    return this.inSight(this.pointed)
+  })
+
+  private inSight(token: Token | null): Token | null {
+    return token && (token.side === 'query' ? this.queries : this.keys).includes(token.index) ? token : null
+  }
+
+  tokensOf(side: Side): Sequence {
+    return side === 'query' ? this.queryTokens : this.keyTokens
+  }
+
+  textOf(token: Token): string {
+    return this.tokensOf(token.side).tokens[token.index]!
+  }
+
+  /** Load the weights of the chosen site; the previous picture stays until they are there. */
+  async load(): Promise<void> {
+    const wanted = this.site
+    this.loading = true
+    this.failure = null
+    try {
+      const weights = await this.layers.get(wanted)
+      if (wanted !== this.site) return
+      this.shownSite = wanted
+      this.weights = weights
+    } catch (error) {
+      if (wanted === this.site) this.failure = error
+    } finally {
+      if (wanted === this.site) this.loading = false
+    }
+  }
+
+  /** Take over a state, from the address or from before a new recording. */
+  adopt(state: ViewState): void {
+    this.chosen = state
+    const { sites } = this.header
+    const kinds = sites.map((site) => site.kind)
+    const kind = state.kind !== null && kinds.includes(state.kind) ? state.kind : kinds[0]!
+    const ofKind = sites.map((site, index) => ({ site, index })).filter((s) => s.site.kind === kind)
+    const same = ofKind.filter((s) => s.site.layer === state.layer)
+    const start = ofKind[Math.floor(ofKind.length / 3)]!
+    this.site = (same[state.nth] ?? same[0] ?? start).index
+    if (!this.weights) this.shownSite = this.site
+    void this.load()
+  }
+
+  /** Read the address again (back button, edited link). */
+  adoptAddress(): void {
+    this.adopt(parseState(readFragment()))
+  }
+
+  private change(changes: Partial<ViewState>, step: boolean): void {
+    this.chosen = { ...this.chosen, ...changes }
+    this.cell = null
+    writeFragment(stateFragment(this.chosen), step)
+  }
+
+  chooseSite(index: number): void {
+    if (index === this.site) return
+    const site = this.header.sites[index]!
+    const twins = this.header.sites.filter((s) => s.kind === site.kind && s.layer === site.layer)
+    this.site = index
+    const kind = this.kinds.length > 1 ? site.kind : null
+    this.change({ kind, layer: site.layer, nth: twins.indexOf(site) }, true)
+    void this.load()
+  }
+
+  chooseKind(kind: string): void {
+    const layer = this.header.sites[this.site]!.layer
+    const sites = this.header.sites
+      .map((site, index) => ({ site, index }))
+      .filter((s) => s.site.kind === kind)
+    const found = sites.find((s) => s.site.layer === layer) ?? sites[0]
+    if (found) this.chooseSite(found.index)
+  }
+
+  /** Show or hide one head. */
+  toggleHead(head: number): void {
+    const shown = this.heads.includes(head) ? this.heads.filter((h) => h !== head) : [...this.heads, head]
+    shown.sort((a, b) => a - b)
+    const keep = shown.includes(head) ? head : shown.includes(this.head) ? this.head : (shown[0] ?? head)
+    this.change({ heads: shown.length === this.current.heads ? null : shown, head: keep }, false)
+  }
+
+  /** Show only this head. */
+  isolate(head: number): void {
+    this.change({ heads: [head], head }, true)
+  }
+
+  showHeads(heads: number[] | null): void {
+    this.change({ heads, head: this.head }, true)
+  }
+
+  chooseMatrixHead(head: number): void {
+    const heads = this.heads.length === 1 ? [head] : this.chosen.heads
+    this.change({ head, heads }, false)
+  }
+
+  choosePair(pair: ViewState['pair']): void {
+    this.change({ pair }, true)
+  }
+
+  showSpecials(special: boolean): void {
+    this.change({ special }, true)
+  }
+
+  setMin(min: number): void {
+    this.change({ min }, false)
+  }
+
+  lock(token: Token): void {
+    const same = this.locked?.side === token.side && this.locked.index === token.index
+    this.change({ token: same ? null : token }, true)
+  }
+
+  release(): void {
+    this.pointed = null
+    this.cell = null
+    if (this.chosen.token) this.change({ token: null }, true)
+  }
+}
