@@ -92,9 +92,9 @@ def _has_token() -> bool:
 
 def _bar(name: str, progress: Progress | None) -> type[Any]:
     """A progress bar for the Hub's client that draws nothing and tells `progress`."""
-    from tqdm.auto import tqdm
+    from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-    class Bar(tqdm):  # type: ignore[misc, type-arg]
+    class Bar(tqdm):  # type: ignore[misc]
         def display(self, *_: Any, **__: Any) -> bool:
             if progress is not None and self.unit == "B":
                 progress(name, int(self.n), int(self.total or 0))

@@ -1,0 +1,213 @@
+"""Weights of any rectangle, log-sum-exp and pooled pictures from queries and keys, tile by tile.
+
+    weights[i, j] = exp(s_ij − lse_i),   s_ij = scale · q_i·k_j (+ bias), capped, −inf where the mask forbids
+
+Nothing here holds n × n numbers: a tile has at most `TILE` of them. The largest weight of a block is found before the
+exponential (exp is monotone once lse_i is known), so a picture of n × n costs one matrix product and one pass of maxima:
+
+    max_block exp(s_ij − lse_i) = exp(max_block (s_ij − lse_i))
+
+The recurrence of log-sum-exp over blocks of keys: Milakov & Gimelshein 2018, "Online normalizer calculation for softmax".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from regard.attend.mask import Mask
+
+TILE = 1 << 20
+"""Numbers in one tile: 4 MB in float32, which a cache of the second or third level holds."""
+
+_TILE_ROWS = 128  # of a pooled picture: few rows and many columns suit the passes of maxima
+_INF = float("inf")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The logits of one item, for one or all heads, evaluable on any rectangle. Softmax-ready: float32 or wider."""
+
+    query: Float[Tensor, "h q d"]
+    key: Float[Tensor, "g k d"]
+    scale: float
+    mask: Mask | None = None
+    bias: Tensor | None = None  # (1 or b, 1 or h, 1 or q, 1 or k)
+    softcap: float | None = None
+    sinks: Float[Tensor, " h"] | None = None
+    item: int = 0  # which item of the batch and ...
+    head: int = 0  # ... which head the first one of `query` is, to find them in mask and bias
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """(queries, keys)."""
+        return self.query.shape[-2], self.key.shape[-2]
+
+    @property
+    def heads(self) -> int:
+        """Number of query heads here."""
+        return self.query.shape[0]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number type of everything computed: float64 for float64 queries, else float32."""
+        return torch.float64 if self.query.dtype == torch.float64 else torch.float32
+
+    def tile(self, rows: slice, cols: slice) -> Float[Tensor, "h r c"]:
+        """The logits of a rectangle, −inf where the mask forbids; slices have a start and a stop, and step 1."""
+        return self._masked(rows, cols, self.allowed(rows, cols))
+
+    def tile_unless_empty(self, rows: slice, cols: slice) -> Float[Tensor, "h r c"] | None:
+        """The logits of a rectangle, or None when the mask forbids all of it."""
+        allowed = self.allowed(rows, cols)
+        if allowed is None:
+            return self._masked(rows, cols, None)
+        if bool(allowed.all()):
+            return self._masked(rows, cols, None)
+        return self._masked(rows, cols, allowed) if bool(allowed.any()) else None
+
+    def _masked(self, rows: slice, cols: slice, allowed: Tensor | None) -> Float[Tensor, "h r c"]:
+        scores = self._products(rows, cols)
+        if self.softcap is not None:
+            scores = scores.div_(self.softcap).tanh_().mul_(self.softcap)
+        if self.bias is not None:
+            scores = scores.add_(self._own(_cut(self.bias, rows, cols)))
+        if allowed is not None:
+            scores = scores.masked_fill_(~allowed, -_INF)
+        return scores
+
+    def allowed(self, rows: slice, cols: slice) -> Tensor | None:
+        """Which cells of a rectangle may be attended to, broadcasting to (h, r, c); None when all may."""
+        if self.mask is None:
+            return None
+        return self._own(self.mask.tile(rows, cols, self.lengths, self.query.device))
+
+    def log_sum_exp(self, rows: slice) -> Float[Tensor, "h r"]:
+        """log Σ_j exp(s_ij), the sink included; −inf where no key is allowed."""
+        keys = self.lengths[1]
+        step = max(1, TILE // max(1, self.heads * keys))
+        parts = [
+            _log_sum_exp(self.tile(slice(start, min(start + step, rows.stop)), slice(0, keys)))
+            for start in range(rows.start, rows.stop, step)
+        ]
+        empty = self.query.new_empty((self.heads, 0), dtype=self.dtype)
+        lse = torch.cat(parts, dim=1) if parts else empty
+        if self.sinks is not None:
+            lse = torch.logaddexp(lse, self.sinks[:, None].to(lse))
+        return lse
+
+    def weights(self, rows: slice, cols: slice, lse: Float[Tensor, "h r"]) -> Float[Tensor, "h r c"]:
+        """exp(s − lse) on a rectangle; a row with no allowed key is 0."""
+        return self.tile(rows, cols).sub_(_subtractable(lse)[:, :, None]).exp_()
+
+    def _products(self, rows: slice, cols: slice) -> Float[Tensor, "h r c"]:
+        """scale · q·k on a rectangle; grouped query heads share one product with their key head."""
+        query = self.query[:, rows].to(self.dtype) * self.scale  # (h, r, d)
+        key = self.key[:, cols].to(self.dtype)  # (g, c, d)
+        heads, r, d = query.shape
+        group = heads // key.shape[0]
+        scores = torch.matmul(query.reshape(-1, group * r, d), key.transpose(1, 2))  # (g, group · r, c)
+        return scores.view(heads, r, key.shape[1])
+
+    def _own(self, tile: Tensor) -> Tensor:
+        """Of a tensor that broadcasts to (b, h, …): the part of this item and these heads, (1 or h, …)."""
+        tile = tile.reshape((1,) * (4 - tile.ndim) + tuple(tile.shape))
+        tile = tile[self.item if tile.shape[0] > 1 else 0]
+        return tile[self.head : self.head + self.heads] if tile.shape[0] > 1 else tile
+
+
+def pooled(
+    scores: Scores,
+    rows: slice,
+    cols: slice,
+    lse: Float[Tensor, "h r"],
+    size: int,
+    reduce: Literal["max", "mean"],
+) -> Float[Tensor, "h R C"]:
+    """The weights of a rectangle drawn with at most size × size cells, each the largest or mean weight of its block.
+
+    A block has ceil(rows / size) × ceil(cols / size) weights; the last ones may have fewer. `lse` is that of `rows`.
+    """
+    height, width = rows.stop - rows.start, cols.stop - cols.start
+    block = (max(1, -(-height // size)), max(1, -(-width // size)))
+    shift = _subtractable(lse)
+    picture = lse.new_zeros(scores.heads, -(-height // block[0]), -(-width // block[1]))
+    for top, left, high, wide in _rectangles(height, width, block, scores.heads):
+        tile_rows = slice(rows.start + top, rows.start + top + high)
+        tile_cols = slice(cols.start + left, cols.start + left + wide)
+        values = scores.tile_unless_empty(tile_rows, tile_cols)
+        if values is None:
+            continue  # as beyond the diagonal of a causal mask
+        values.sub_(shift[:, top : top + high, None])
+        cells = _pool(values, block, reduce)
+        r, c = top // block[0], left // block[1]
+        picture[:, r : r + cells.shape[1], c : c + cells.shape[2]] = cells
+    return picture
+
+
+def _rectangles(
+    height: int, width: int, block: tuple[int, int], heads: int
+) -> Iterator[tuple[int, int, int, int]]:
+    """(top, left, high, wide) of rectangles of whole blocks that cover everything, each of about `TILE` numbers."""
+    high = max(1, _TILE_ROWS // block[0]) * block[0]
+    wide = max(1, TILE // (min(high, max(1, height)) * heads * block[1])) * block[1]
+    for top in range(0, height, high):
+        for left in range(0, width, wide):
+            yield top, left, min(high, height - top), min(wide, width - left)
+
+
+def _pool(
+    values: Float[Tensor, "h r c"], block: tuple[int, int], reduce: Literal["max", "mean"]
+) -> Float[Tensor, "h R C"]:
+    """One number a block: rows first (whole lines, which vectorise), then columns, of which few lines are left."""
+    if reduce == "max":
+        by_rows = _blocks(values, 1, block[0], -_INF).amax(2)
+        return _blocks(by_rows, 2, block[1], -_INF).amax(3).exp_()
+    by_rows = _blocks(values.exp_(), 1, block[0], 0.0).sum(2)
+    sums = _blocks(by_rows, 2, block[1], 0.0).sum(3)
+    high = _counts(values.shape[1], block[0], values.device)
+    wide = _counts(values.shape[2], block[1], values.device)
+    return sums / (high[:, None] * wide)
+
+
+def _blocks(values: Tensor, dim: int, block: int, fill: float) -> Tensor:
+    """Axis `dim` as (blocks, block), filled up at the end."""
+    lacking = -values.shape[dim] % block
+    if lacking:
+        shape = list(values.shape)
+        shape[dim] = lacking
+        values = torch.cat([values, values.new_full(shape, fill)], dim)
+    shape = values.shape
+    return values.reshape(*shape[:dim], shape[dim] // block, block, *shape[dim + 1 :])
+
+
+def _counts(length: int, block: int, device: torch.device) -> Tensor:
+    """How many of `length` positions each block has."""
+    starts = torch.arange(0, length, block, device=device)
+    return (length - starts).clamp(max=block)
+
+
+def _log_sum_exp(scores: Float[Tensor, "h r c"]) -> Float[Tensor, "h r"]:
+    """torch.logsumexp, which gives −inf for rows of −inf; of no columns at all too."""
+    if scores.shape[-1] == 0:
+        return scores.new_full(scores.shape[:-1], -_INF)
+    return torch.logsumexp(scores, -1)
+
+
+def _subtractable(lse: Tensor) -> Tensor:
+    """lse with 0 for −inf: such a row has only logits of −inf, and −inf − 0 is what exp turns into 0."""
+    return lse.masked_fill(lse == -_INF, 0.0)
+
+
+def _cut(tensor: Tensor, rows: slice, cols: slice) -> Tensor:
+    """The rectangle of a tensor whose last two axes may be of length 1."""
+    if tensor.shape[-2] != 1:
+        tensor = tensor[..., rows, :]
+    return tensor if tensor.shape[-1] == 1 else tensor[..., cols]

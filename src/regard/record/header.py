@@ -1,0 +1,158 @@
+"""What a file says of a recording, as JSON; everything large is a tensor that it names.
+
+A header is not trusted: whatever does not fit together raises, and `store.open` turns that into one sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import isfinite, isnan
+from typing import Any
+
+from torch import Tensor
+
+from regard.attend import masks
+from regard.attend.mask import Mask
+from regard.record.recording import Axis, Provenance, Recording
+from regard.record.site import NAN, Proof, Site
+from regard.record.tokens import Tokens
+
+FORMAT = "regard.recording"
+VERSION = 1
+
+_PLAIN = ("name", "layer", "kind", "scale", "softcap", "kernel", "door", "queries", "keys")
+
+
+def to_header(recording: Recording) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The JSON-able header and the named tensors of a recording. Masks and biases that sites share are stored once."""
+    tensors: dict[str, Tensor] = {}
+    rules: list[dict[str, Any]] = []
+    index_of: dict[int, int] = {}  # id of a rule -> its place in `rules`
+    bias_of: dict[int, str] = {}
+    sites = []
+    for i, site in enumerate(recording.sites):
+        described: dict[str, Any] = {name: getattr(site, name) for name in _PLAIN}
+        error = site.proof.max_error
+        described["proof"] = {
+            "rows": site.proof.rows,
+            "max_error": None if isnan(error) else error,
+            "note": site.proof.note,
+        }
+        tensors[f"site.{i}.query"], tensors[f"site.{i}.key"] = site.query, site.key
+        if (lse := site.lse_if_known) is not None:
+            tensors[f"site.{i}.lse"] = lse
+        if site.sinks is not None:
+            tensors[f"site.{i}.sinks"] = site.sinks
+        if site.mask is not None:
+            if id(site.mask) not in index_of:
+                index_of[id(site.mask)] = len(rules)
+                state, held = site.mask.state()
+                tensors |= {f"mask.{len(rules)}.{name}": tensor for name, tensor in held.items()}
+                rules.append(state)
+            described["mask"] = index_of[id(site.mask)]
+        if site.bias is not None:
+            described["bias"] = bias_of.setdefault(id(site.bias), f"bias.{len(bias_of)}")
+            tensors[described["bias"]] = site.bias
+        sites.append(described)
+    return (
+        {
+            "sites": sites,
+            "masks": rules,
+            "sequences": {name: _axis_out(axis) for name, axis in recording.sequences.items()},
+            "provenance": asdict(recording.provenance),
+        },
+        tensors,
+    )
+
+
+def from_header(header: dict[str, Any], tensors: dict[str, Tensor]) -> Recording:
+    """The recording that a header and its tensors describe."""
+    rules = [
+        masks.from_state(state, _named(tensors, f"mask.{i}.")) for i, state in enumerate(header["masks"])
+    ]
+    sequences = {str(name): _axis_in(axis) for name, axis in header["sequences"].items()}
+    sites = tuple(_site_in(i, site, tensors, rules, sequences) for i, site in enumerate(header["sites"]))
+    if not sites:
+        raise ValueError("no sites")
+    provenance = dict(header["provenance"])
+    for name in ("kernels", "doors", "notes"):
+        provenance[name] = tuple(provenance[name])
+    provenance["texts"] = tuple(tuple(map(str, texts)) for texts in provenance["texts"])
+    return Recording(sites, sequences, Provenance(**provenance))
+
+
+def _site_in(
+    i: int,
+    described: dict[str, Any],
+    tensors: dict[str, Tensor],
+    rules: list[Mask],
+    sequences: dict[str, Axis],
+) -> Site:
+    proof = described["proof"]
+    error = proof["max_error"]
+    site = Site(
+        **{name: described[name] for name in _PLAIN},
+        query=tensors[f"site.{i}.query"],
+        key=tensors[f"site.{i}.key"],
+        sinks=tensors.get(f"site.{i}.sinks"),
+        mask=rules[described["mask"]] if "mask" in described else None,
+        bias=tensors[described["bias"]] if "bias" in described else None,
+        proof=Proof(int(proof["rows"]), NAN if error is None else float(error), str(proof["note"])),
+    )
+    _check_site(site, sequences)
+    if (lse := tensors.get(f"site.{i}.lse")) is not None:
+        if lse.shape != site.query.shape[:3]:
+            raise ValueError(f"lse of site {i}: {tuple(lse.shape)}")
+        site.know_lse(lse)
+    return site
+
+
+def _check_site(site: Site, sequences: dict[str, Axis]) -> None:
+    """Raise unless all parts of a site fit together."""
+    b, h, q, d = site.query.shape
+    key_b, g, k, key_d = site.key.shape
+    if (key_b, key_d) != (b, d) or h % g or not isfinite(site.scale) or type(site.layer) is not int:
+        raise ValueError(f"shapes of {site.name}: {tuple(site.query.shape)}, {tuple(site.key.shape)}")
+    for axis, length in ((sequences[site.queries], q), (sequences[site.keys], k)):
+        if len(axis.tokens) != b or any(span.stop > length for span in axis.spans):
+            raise ValueError(f"tokens of {site.name}")
+    if q and k:
+        extent = (b, h, 1, k)
+        if site.mask is not None:
+            site.mask.tile(slice(0, 1), slice(0, k), (q, k)).broadcast_to(extent)
+        if site.bias is not None:
+            site.bias.broadcast_to((b, h, q, k))
+
+
+def _axis_out(axis: Axis) -> dict[str, Any]:
+    return {
+        "tokens": [asdict(tokens) for tokens in axis.tokens],
+        "spans": [[span.start, span.stop] for span in axis.spans],
+    }
+
+
+def _axis_in(described: dict[str, Any]) -> Axis:
+    spans = tuple(range(int(start), int(stop)) for start, stop in described["spans"])
+    tokens = tuple(_tokens_in(one) for one in described["tokens"])
+    if len(tokens) != len(spans) or any(len(t) != len(s) for t, s in zip(tokens, spans, strict=True)):
+        raise ValueError("tokens and spans")
+    if any(span.start < 0 for span in spans):
+        raise ValueError("spans")
+    return Axis(tokens, spans)
+
+
+def _tokens_in(described: dict[str, Any]) -> Tokens:
+    columns = Tokens(
+        texts=tuple(map(str, described["texts"])),
+        special=tuple(map(bool, described["special"])),
+        segments=tuple(map(int, described["segments"])),
+        ids=tuple(map(int, described["ids"])),
+        offsets=tuple(None if o is None else (int(o[0]), int(o[1])) for o in described["offsets"]),
+    )
+    if len({len(column) for column in vars(columns).values()}) != 1:
+        raise ValueError("tokens of unequal length")
+    return columns
+
+
+def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}

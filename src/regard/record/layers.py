@@ -1,0 +1,49 @@
+"""Which number a site has: the one that the model's own modules give it, where that is possible.
+
+`encoder.layer.3.attention.self` is layer 3, also when layers 0 to 2 have no softmax attention. Where the first number of
+the names does not tell the sites of a stack apart (one module called for every layer, as in ALBERT; stages of blocks, as
+in Swin), sites are counted in the order of their calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from torch import nn
+
+_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
+_CROSS = re.compile(r"cross|encdec|encoder_attn|encoder_decoder", re.IGNORECASE)
+
+
+def numbers_of(names: Sequence[str], kinds: Sequence[str]) -> list[int]:
+    """The layer of each call, in the order of the calls: one call per entry, with its module's qualified name."""
+    stacks = [(*_stack(name), kind) for name, kind in zip(names, kinds, strict=True)]
+    times = Counter(stacks)
+    apart: dict[tuple[str, str], bool] = defaultdict(lambda: True)
+    for (stack, number, kind), count in times.items():
+        apart[stack, kind] &= count == 1 and number is not None
+    called: Counter[tuple[str, str]] = Counter()
+    layers = []
+    for stack, number, kind in stacks:
+        if number is not None and apart[stack, kind]:
+            layers.append(number)
+        else:
+            layers.append(called[stack, kind])
+            called[stack, kind] += 1
+    return layers
+
+
+def kind_of(module: nn.Module, name: str, causal: bool) -> str:
+    """ "cross" when the module says so in its attributes or name; else "causal" or "self"."""
+    says = getattr(module, "is_cross_attention", None)
+    if says or (says is None and _CROSS.search(f"{name} {type(module).__name__}")):
+        return "cross"
+    return "causal" if causal else "self"
+
+
+def _stack(name: str) -> tuple[str, int | None]:
+    """The name up to its first number, and that number."""
+    found = _NUMBER.search(name)
+    return (name[: found.start()], int(found[1])) if found else (name, None)

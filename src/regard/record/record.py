@@ -1,0 +1,94 @@
+"""`regard.record`: run a model once on a text and keep what its attentions computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InvalidArgument, TooLong
+from regard.models.loading import Subject
+from regard.record import proof
+from regard.record.encode import device_of, encode, limit_of
+from regard.record.recorder import Recorder
+from regard.record.recording import Recording
+from regard.words import say
+
+
+def record(
+    model: Subject | nn.Module,
+    inputs: str | Sequence[str] | Mapping[str, Tensor],
+    pair: str | Sequence[str] | None = None,
+    *,
+    tokenizer: Any = None,
+    truncate: bool = False,
+    padding: Literal["left", "right"] = "right",
+    rows: int = proof.ROWS,
+    seed: int = 0,
+) -> Recording:
+    """Run a model once and record all its attentions.
+
+    The model runs in evaluation mode, without gradients, with its own kernels; how it was set is restored.
+
+    Args:
+        model: a `Subject` from `regard.load`, or a module with its `tokenizer`.
+        inputs: a text, several (one batch), or a dict of tensors that the model takes.
+        pair: the second text of a sentence pair, or one for each text.
+        truncate: cut what is longer than the model takes, instead of raising `TooLong`.
+        padding: the side on which shorter texts of a batch are filled up.
+        rows: query positions of each site whose output is recomputed and compared (the proof); 0 for none.
+        seed: which random ones.
+
+    Raises:
+        InvalidArgument: empty text, a pair of another length, …
+        TooLong: more tokens than the model takes.
+        UnfaithfulRecording: a site whose recomputed output is not the model's.
+        NothingToRecord: no attention of the model could be observed.
+
+    >>> recording = regard.record(regard.load("minilm"), "The cat sleeps.")  # doctest: +SKIP
+    >>> recording.weights(layer=2, head=5).shape                            # doctest: +SKIP
+    torch.Size([6, 6])
+    """
+    recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed)
+    subject = recorder.subject
+    if isinstance(inputs, Mapping):
+        tensors = _checked_tensors(subject.model, inputs, pair)
+    elif subject.tokenizer is None:
+        raise InvalidArgument(
+            f"{subject.name} has no tokenizer, so its input must be a dict of tensors; or pass tokenizer=."
+        )
+    else:
+        encoded = encode(subject.model, subject.tokenizer, inputs, pair, truncate=truncate, padding=padding)
+        tensors = encoded.inputs
+        recorder.prepared = encoded.prepared
+    with torch.no_grad(), _evaluating(subject.model), recorder:
+        subject.model(**tensors)
+    return recorder.recording
+
+
+def _checked_tensors(model: nn.Module, inputs: Mapping[str, Tensor], pair: object) -> dict[str, Tensor]:
+    if pair is not None:
+        raise InvalidArgument("pair goes with text; tensors already hold both texts.")
+    for name, value in inputs.items():
+        if not isinstance(value, Tensor):
+            raise InvalidArgument(f"inputs[{name!r}] must be a tensor; got {type(value).__name__}.")
+    ids, limit = inputs.get("input_ids"), limit_of(model)
+    if ids is not None and limit is not None and ids.shape[-1] > limit:
+        raise TooLong(say("errors.too_long", tokens=ids.shape[-1], limit=limit))
+    device = device_of(model)
+    return {name: value.to(device) for name, value in inputs.items()}
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for the time of the block; each module's own mode is restored."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,0 +1,157 @@
+"""`Recorder`: a context in which every attention of a model is recorded while the model's own kernels compute it."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InvalidArgument, NothingToRecord
+from regard.models.loading import Subject
+from regard.record import interface, proof
+from regard.record.assemble import Heard, Run, assemble
+from regard.record.call import NotUnderstood, understand
+from regard.record.layers import kind_of
+from regard.record.recording import Recording
+from regard.record.sequences import Prepared
+from regard.words import say
+
+
+class Recorder:
+    """Record whatever runs through a model inside the block.
+
+    Only references to queries, keys and masks are kept; the model computes as it would without. What was changed for
+    the time of the block is restored after it, also when the model raises. Recorders may be nested, and live in several
+    threads at once: each hears the calls of its own thread, of its own model.
+
+    Args:
+        model: a `Subject` or a module.
+        tokenizer: to show tokens as text, when `model` is a bare module.
+        rows: query positions of each site whose output is recomputed and compared (the proof); 0 for none.
+        seed: which random ones.
+        any_thread: hear calls from every thread, as when `generate` runs in a thread of its own.
+
+    >>> with regard.Recorder(model) as recorder:  # doctest: +SKIP
+    ...     model(**inputs)
+    >>> recorder.recording.weights(layer=0).shape  # doctest: +SKIP
+    torch.Size([12, 7, 7])
+    """
+
+    def __init__(
+        self,
+        model: Subject | nn.Module,
+        *,
+        tokenizer: Any = None,
+        rows: int = proof.ROWS,
+        seed: int = 0,
+        any_thread: bool = False,
+    ) -> None:
+        self.subject = model if isinstance(model, Subject) else _as_subject(model, tokenizer)
+        if rows < 0:
+            raise InvalidArgument(f"rows must be at least 0; got {rows}.")
+        self._rows, self._random, self._any_thread = rows, Random(seed), any_thread
+        self._names = {id(module): name for name, module in self.subject.model.named_modules()}
+        self._parameters = tuple(inspect.signature(self.subject.model.forward).parameters)
+        self._thread = 0
+        self._runs: list[Run] = []
+        self._recordings: tuple[Recording, ...] | None = None
+        self._chosen: dict[tuple[int, torch.device], Tensor] = {}
+        self._not_understood: str | None = None
+        self._hook: torch.utils.hooks.RemovableHandle | None = None
+        self.prepared: Prepared | None = None  # what `record` knows of the tokens
+
+    @property
+    def recordings(self) -> tuple[Recording, ...]:
+        """One recording for each call of the model inside the block."""
+        if self._recordings is None:
+            raise NothingToRecord(say("errors.recorder_not_done"))
+        return self._recordings
+
+    @property
+    def recording(self) -> Recording:
+        """The recording of the one call of the model inside the block."""
+        if len(self.recordings) > 1:
+            raise InvalidArgument(
+                f"the model ran {len(self.recordings)} times; recorder.recordings holds one recording for each run."
+            )
+        return self.recordings[0]
+
+    def __enter__(self) -> Self:
+        if self._hook is not None or self._recordings is not None:
+            raise InvalidArgument("a Recorder serves one block; make another one for the next.")
+        self._thread = threading.get_ident()
+        self._hook = self.subject.model.register_forward_pre_hook(self._begin_run, with_kwargs=True)
+        interface.listen(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        interface.leave(self)
+        if self._hook is not None:
+            self._hook.remove()
+        self._chosen.clear()
+        if kind is not None:
+            self._runs.clear()
+            return
+        runs = [run for run in self._runs if run.heard]
+        self._runs = []
+        if self._not_understood is not None:
+            raise NothingToRecord(
+                say("errors.not_understood", model=self.subject.name, reason=self._not_understood)
+            )
+        if not runs:
+            raise NothingToRecord(say("errors.nothing_to_record", model=type(self.subject.model).__name__))
+        self._recordings = tuple(assemble(self.subject, run, self.prepared) for run in runs)
+
+    def watches(self, module: nn.Module) -> bool:
+        """Whether calls of this module are recorded. Part of `interface.Listener`."""
+        if id(module) not in self._names:
+            return False
+        # Gradient checkpointing runs the forward again during backward: that is no new look.
+        if torch._C._current_graph_task_id() != -1:
+            return False
+        return self._any_thread or threading.get_ident() == self._thread
+
+    def hear(self, kernel: str, arguments: dict[str, Any], output: Tensor) -> None:
+        """Keep one call. Part of `interface.Listener`."""
+        module = arguments["module"]
+        name = self._names[id(module)]
+        try:
+            call = understand(kernel, arguments)
+            evidence = self._compare(call, output)
+        except NotUnderstood as error:
+            self._not_understood = f"{name} ({error})"
+            return
+        if not self._runs:
+            self._runs.append(Run({}))
+        heard = Heard.of(call, name, kind_of(module, name, call.causal), evidence)
+        self._runs[-1].heard.append(heard)
+
+    def _compare(self, call: Any, output: Tensor) -> proof.Evidence | None:
+        if not self._rows or call.dropout > 0:
+            return None
+        queries = call.query.shape[2]
+        place = (queries, call.query.device)
+        if place not in self._chosen:
+            self._chosen[place] = proof.choose_rows(queries, self._rows, self._random).to(call.query.device)
+        with torch.no_grad():
+            return proof.gather(call, output, self._chosen[place])
+
+    def _begin_run(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self.watches(module):
+            return
+        given = {**dict(zip(self._parameters, args, strict=False)), **kwargs}
+        self._runs.append(Run({name: value for name, value in given.items() if isinstance(value, Tensor)}))
+
+
+def _as_subject(model: nn.Module, tokenizer: Any) -> Subject:
+    if not isinstance(model, nn.Module):
+        raise InvalidArgument(f"model must be a Subject or a torch.nn.Module; got {type(model).__name__}.")
+    source = str(getattr(getattr(model, "config", None), "_name_or_path", "") or "")
+    return Subject(model, tokenizer, name=source or type(model).__name__, source=source)

@@ -1,0 +1,250 @@
+"""A Recording: all sites of one run, from which any rectangle of weights is recomputed when it is looked at.
+
+    weights[i, j] = exp(scale · q_i·k_j + bias_ij − lse_i)   where the mask allows, else 0
+
+Positions are those of an item's own tokens: padding is not there, whatever the batch was padded to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attend import tiles
+from regard.errors import InvalidArgument
+from regard.record.selection import Index, pick
+from regard.record.site import Proof, Site
+from regard.record.tokens import Tokens
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+Side = Literal["query", "key"]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a recording comes from: enough to tell two of them apart, and to make it again."""
+
+    model: str
+    model_class: str
+    source: str = ""
+    licence: str | None = None
+    texts: tuple[tuple[str, ...], ...] = ()  # of each item: its text, or its text and pair
+    dtype: str = ""
+    device: str = ""
+    kernels: tuple[str, ...] = ()
+    doors: tuple[str, ...] = ()
+    created: str = ""  # ISO 8601, UTC
+    versions: dict[str, str] = field(default_factory=dict)
+    truncated: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """The text, or text and pair, of the first item; empty when only tensors were given."""
+        return self.texts[0] if self.texts else ()
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The tokens along one axis of the sites, item by item, and where in the padded tensors they stand."""
+
+    tokens: tuple[Tokens, ...]
+    spans: tuple[range, ...]
+
+
+class TopK(NamedTuple):
+    """The keys that a query looks at most, and with which weight; the largest first."""
+
+    positions: Int[Tensor, "*h k"]
+    weights: Float[Tensor, "*h k"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """All sites of one run of a model."""
+
+    sites: tuple[Site, ...]
+    sequences: dict[str, Axis]
+    provenance: Provenance
+
+    @property
+    def items(self) -> int:
+        """Number of items in the batch."""
+        return self.sites[0].query.shape[0]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Numbers of the layers, ascending."""
+        return tuple(sorted({site.layer for site in self.sites}))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of attention, in the order in which they ran."""
+        return tuple(dict.fromkeys(site.kind for site in self.sites))
+
+    @property
+    def proof(self) -> Proof:
+        """What was checked in all sites together."""
+        checked = [site.proof for site in self.sites if site.proof.rows]
+        notes = " ".join(dict.fromkeys(site.proof.note for site in self.sites if site.proof.note))
+        error = max((proof.max_error for proof in checked), default=float("nan"))
+        return Proof(sum(proof.rows for proof in checked), error, notes)
+
+    def site(self, layer: int, kind: str | None = None) -> Site:
+        """The site of a layer; where a layer has several (a decoder's self and cross attention), of a kind."""
+        found = [s for s in self.sites if s.layer == layer and (kind is None or s.kind == kind)]
+        if len(found) == 1:
+            return found[0]
+        if kind is not None and kind not in self.kinds:
+            raise InvalidArgument(f"kind must be one of {', '.join(self.kinds)}; got {kind!r}.")
+        if not found:
+            layers = sorted({s.layer for s in self.sites if kind is None or s.kind == kind})
+            raise InvalidArgument(f"layer must be one of {_listed(layers)}; got {layer!r}.")
+        kinds = ", ".join(repr(s.kind) for s in found)
+        raise InvalidArgument(f"layer {layer} has several attentions; say which with kind= one of {kinds}.")
+
+    def tokens(self, item: int = 0, side: Side = "query", site: Site | None = None) -> Tokens:
+        """The tokens of an item along the query or the key axis of a site (by default of the first)."""
+        if side not in ("query", "key"):
+            raise InvalidArgument(f"side must be 'query' or 'key'; got {side!r}.")
+        chosen = site or self.sites[0]
+        return self.sequences[chosen.queries if side == "query" else chosen.keys].tokens[self._item(item)]
+
+    def shape(self, layer: int, kind: str | None = None, item: int = 0) -> tuple[int, int, int]:
+        """(heads, queries, keys) of a site, for an item without its padding."""
+        site, rows, cols = self._axes(layer, kind, item)
+        return site.heads, len(rows), len(cols)
+
+    def weights(
+        self,
+        *,
+        layer: int,
+        head: int | None = None,
+        rows: Index = None,
+        cols: Index = None,
+        kind: str | None = None,
+        item: int = 0,
+    ) -> Float[Tensor, "*h r c"]:
+        """Weights of any rectangle, recomputed exactly: (h, q, k), or (q, k) for one head.
+
+        Args:
+            layer: number of the layer, as the model's own modules count.
+            head: one head, or all.
+            rows: queries, as a slice, a sequence of positions, or one position (whose axis is then dropped).
+            cols: keys, likewise.
+            kind: "self", "causal" or "cross", where a layer has several attentions.
+            item: which text of a batch.
+
+        Memory: the rectangle, and its rows over all keys once if their log-sum-exp is not known yet.
+
+        >>> recording.weights(layer=2, head=5, rows=slice(3, 9)).shape  # doctest: +SKIP
+        torch.Size([6, 12])
+        """
+        site, queries, keys = self._axes(layer, kind, item)
+        _check_head(site, head)
+        chosen_rows, chosen_cols = pick("rows", rows, queries), pick("cols", cols, keys)
+        with torch.no_grad():
+            lse = site.lse_of(item, chosen_rows.hull, head)
+            weights = site.scores(item, head).weights(chosen_rows.hull, chosen_cols.hull, lse)
+            weights = chosen_cols.take(chosen_rows.take(weights, 1), -1)
+        return weights if head is None else weights[0]
+
+    def rows(
+        self,
+        *,
+        layer: int,
+        row: int | Sequence[int] | slice,
+        head: int | None = None,
+        kind: str | None = None,
+        item: int = 0,
+    ) -> Float[Tensor, "*h k"]:
+        """What one query (or several) gives to every key: `weights` with `rows=row`."""
+        return self.weights(layer=layer, head=head, rows=row, kind=kind, item=item)
+
+    def top_k(
+        self,
+        *,
+        layer: int,
+        row: int,
+        k: int = 10,
+        head: int | None = None,
+        kind: str | None = None,
+        item: int = 0,
+    ) -> TopK:
+        """The k keys that query `row` looks at most (fewer, when there are fewer keys)."""
+        if k < 1:
+            raise InvalidArgument(f"k must be at least 1; got {k}.")
+        weights = self.weights(layer=layer, head=head, rows=row, kind=kind, item=item)
+        best = weights.topk(min(k, weights.shape[-1]), dim=-1)
+        return TopK(best.indices, best.values)
+
+    def overview(
+        self,
+        *,
+        layer: int,
+        head: int | None = None,
+        size: int = 256,
+        reduce: Literal["max", "mean"] = "max",
+        kind: str | None = None,
+        item: int = 0,
+    ) -> Float[Tensor, "*h R C"]:
+        """All weights of a head in at most size × size cells, each the largest or mean weight of its block.
+
+        Computed tile by tile: never holds queries × keys numbers. A block spans ceil(queries / size) queries and
+        ceil(keys / size) keys.
+        """
+        if size < 1:
+            raise InvalidArgument(f"size must be at least 1; got {size}.")
+        if reduce not in ("max", "mean"):
+            raise InvalidArgument(f"reduce must be 'max' or 'mean'; got {reduce!r}.")
+        site, queries, keys = self._axes(layer, kind, item)
+        _check_head(site, head)
+        rows, cols = slice(queries.start, queries.stop), slice(keys.start, keys.stop)
+        with torch.no_grad():
+            lse = site.lse_of(item, rows, head)
+            picture = tiles.pooled(site.scores(item, head), rows, cols, lse, size, reduce)
+        return picture if head is None else picture[0]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write one file, whole or not at all; `regard.open` reads it."""
+        from regard.record.store import save
+
+        save(self, path)
+
+    def _axes(self, layer: int, kind: str | None, item: int) -> tuple[Site, range, range]:
+        site = self.site(layer, kind)
+        item = self._item(item)
+        return site, self.sequences[site.queries].spans[item], self.sequences[site.keys].spans[item]
+
+    def _item(self, item: int) -> int:
+        if not 0 <= item < self.items:
+            raise InvalidArgument(f"item must lie in [0, {self.items}); got {item}.")
+        return item
+
+    def __repr__(self) -> str:
+        heads = sorted({site.heads for site in self.sites})
+        return (
+            f"Recording({self.provenance.model!r}, {len(self.sites)} sites, heads {_listed(heads)}, "
+            f"items {self.items}, max_error {self.proof.max_error:.1e})"
+        )
+
+
+def _check_head(site: Site, head: int | None) -> None:
+    if head is None:
+        return
+    if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < site.heads:
+        raise InvalidArgument(f"head must lie in [0, {site.heads}); got {head!r}.")
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Numbers for a message: a range as its ends."""
+    if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} … {numbers[-1]}"
+    return ", ".join(map(str, numbers))

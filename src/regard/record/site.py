@@ -1,0 +1,136 @@
+"""A site: one attention of a model, as the queries, keys and mask rule that it ran with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from regard.attend.tiles import Scores
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from regard.attend.mask import Mask
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What comparing recomputed with real attention output gave.
+
+    `max_error` is the largest difference found, as a share of the largest value that the output mixes. `rows` counts the
+    query positions compared (in every item, all heads). Without rows `note` says why nothing could be compared.
+    """
+
+    rows: int
+    max_error: float
+    note: str = ""
+
+
+@dataclass(eq=False)
+class Site:
+    """One attention of a model: where it is, what it is, and the tensors that it ran with, padding included."""
+
+    name: str
+    layer: int
+    kind: str  # "self", "causal" or "cross"
+    query: Float[Tensor, "b h q d"]
+    key: Float[Tensor, "b g k d"]
+    scale: float
+    mask: Mask | None = None
+    bias: Tensor | None = None  # added to the logits; broadcasts to (b, h, q, k)
+    softcap: float | None = None
+    sinks: Float[Tensor, " h"] | None = None
+    kernel: str = ""
+    door: str = "interface"
+    queries: str = "text"  # which sequence of the recording the queries are of, ...
+    keys: str = "text"  # ... and the keys
+    proof: Proof = Proof(0, NAN)
+    _lse: Tensor | None = field(default=None, repr=False)
+    _lse_known: Tensor | None = field(default=None, repr=False)
+
+    @property
+    def heads(self) -> int:
+        """Number of query heads."""
+        return self.query.shape[1]
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of key heads; query head h reads key head h // (heads / kv_heads)."""
+        return self.key.shape[1]
+
+    @property
+    def max_error(self) -> float:
+        """`proof.max_error`."""
+        return self.proof.max_error
+
+    @property
+    def lse(self) -> Float[Tensor, "b h q"]:
+        """Log-sum-exp of every row of logits, computed when first needed; −inf for a row with no allowed key."""
+        for item in range(self.query.shape[0]):
+            self.lse_of(item, slice(0, self.query.shape[2]))
+        return self._buffers()[0]
+
+    @property
+    def lse_if_known(self) -> Float[Tensor, "b h q"] | None:
+        """`lse` if all of it has been computed already."""
+        return self._lse if self._lse_known is not None and bool(self._lse_known.all()) else None
+
+    def know_lse(self, lse: Float[Tensor, "b h q"]) -> None:
+        """Take over a log-sum-exp that was computed elsewhere."""
+        self._lse = lse
+        self._lse_known = torch.ones(lse.shape, dtype=torch.bool)
+
+    def scores(self, item: int, head: int | None = None) -> Scores:
+        """The logits of one item, of one head or of all."""
+        query, key = self.query[item], self.key[item]
+        sinks = self.sinks
+        if head is not None:
+            shared = head // (self.heads // self.kv_heads)
+            query, key = query[head : head + 1], key[shared : shared + 1]
+            sinks = sinks[head : head + 1] if sinks is not None else None
+        return Scores(
+            query,
+            key,
+            self.scale,
+            mask=self.mask,
+            bias=self.bias,
+            softcap=self.softcap,
+            sinks=sinks,
+            item=item,
+            head=head or 0,
+        )
+
+    def lse_of(self, item: int, rows: slice, head: int | None = None) -> Float[Tensor, "h r"]:
+        """Log-sum-exp of some rows of an item, of one head or of all; only what is not yet known is computed."""
+        lse, known = self._buffers()
+        heads = slice(0, self.heads) if head is None else slice(head, head + 1)
+        for start, stop in _gaps(known[item, heads, rows].all(0).tolist(), rows.start):
+            lse[item, heads, start:stop] = self.scores(item, head).log_sum_exp(slice(start, stop))
+            known[item, heads, start:stop] = True
+        return lse[item, heads, rows]
+
+    def _buffers(self) -> tuple[Tensor, Tensor]:
+        if self._lse is None or self._lse_known is None:
+            shape = self.query.shape[:3]
+            self._lse = self.query.new_zeros(shape, dtype=self.scores(0).dtype)
+            self._lse_known = torch.zeros(shape, dtype=torch.bool)
+        return self._lse, self._lse_known
+
+
+def _gaps(known: Sequence[bool], start: int) -> list[tuple[int, int]]:
+    """The runs of False, as (start, stop)."""
+    gaps: list[tuple[int, int]] = []
+    for position, seen in enumerate(known, start):
+        if seen:
+            continue
+        if gaps and gaps[-1][1] == position:
+            gaps[-1] = (gaps[-1][0], position + 1)
+        else:
+            gaps.append((position, position + 1))
+    return gaps
