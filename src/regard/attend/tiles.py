@@ -184,8 +184,8 @@ def _blocks(values: Tensor, dim: int, block: int, fill: float) -> Tensor:
         shape = list(values.shape)
         shape[dim] = lacking
         values = torch.cat([values, values.new_full(shape, fill)], dim)
-    shape = values.shape
-    return values.reshape(*shape[:dim], shape[dim] // block, block, *shape[dim + 1 :])
+    sizes = values.shape
+    return values.reshape(*sizes[:dim], sizes[dim] // block, block, *sizes[dim + 1 :])
 
 
 def _counts(length: int, block: int, device: torch.device) -> Tensor:

@@ -11,11 +11,36 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 # Keywords that do not change what an attention computes.
-_HARMLESS = frozenset(  # noqa: SIM905
-    "module query key value attention_mask scaling dropout is_causal softcap s_aux position_bias sliding_window "
-    "position_ids cache cache_position past_key_value past_key_values output_attentions output_hidden_states "
-    "use_cache return_dict head_mask encoder_hidden_states token_type_ids position_embeddings kernel_options "
-    "num_items_in_batch".split()
+_HARMLESS = frozenset(
+    {
+        "module",
+        "query",
+        "key",
+        "value",
+        "attention_mask",
+        "scaling",
+        "dropout",
+        "is_causal",
+        "softcap",
+        "s_aux",
+        "position_bias",
+        "sliding_window",
+        "position_ids",
+        "cache",
+        "cache_position",
+        "past_key_value",
+        "past_key_values",
+        "output_attentions",
+        "output_hidden_states",
+        "use_cache",
+        "return_dict",
+        "head_mask",
+        "encoder_hidden_states",
+        "token_type_ids",
+        "position_embeddings",
+        "kernel_options",
+        "num_items_in_batch",
+    }
 )
 
 
