@@ -18,7 +18,8 @@ export interface MatrixPicture {
   layout: MatrixLayout
   labels: { rows: Label[]; columns: Label[] }
   image: HTMLCanvasElement | null
-  max: number
+  /** The weight at the end of the ramp, in words: 0.98, or ≥ 0.31. */
+  upTo: string
   low: string
   high: string
 }
@@ -126,13 +127,13 @@ function tokenPart(
   colours: PictureColours,
 ): string {
   const left = side === 'query'
-  const x = left ? columnWidth - 54 : width - columnWidth + 54
+  const x = left ? columnWidth - 8 : width - columnWidth + 8
   const fill = token.special ? colours.muted : colours.ink
   const style = { size: 16, fill, anchor: left ? 'end' : 'start', weight: token.marked ? 700 : 400 } as const
   const box = (x0: number, w: number, h: number, alpha: number) =>
     `<rect x="${round(x0)}" y="${round(token.y - h / 2)}" width="${round(w)}" height="${h}" rx="3" ` +
     `fill="${colours.accent}" fill-opacity="${round(alpha)}"/>`
-  const middle = left ? columnWidth - 27 : width - columnWidth + 27
+  const middle = left ? 27 : width - 27
   return (
     (token.marked ? box(left ? 0 : width - columnWidth, columnWidth, rowHeight, 0.18) : '') +
     (token.number ? box(middle - 18, 36, 20, 0.55 * token.weight) : '') +

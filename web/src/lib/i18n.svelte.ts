@@ -47,6 +47,11 @@ export function number(value: number, digits = 2): string {
   }).format(value)
 }
 
+/** A weight as people write it: two decimals, and a third where two would say 0.00. */
+export function weight(value: number): string {
+  return number(value, value > 0 && value < 0.01 ? 3 : 2)
+}
+
 /** A share as people write it: 61 % (with the space of French typography in French). */
 export function percent(share: number): string {
   return new Intl.NumberFormat(current, { style: 'percent', maximumFractionDigits: 0 }).format(share)

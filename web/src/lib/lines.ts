@@ -80,9 +80,22 @@ function visit(weights: SiteWeights, choice: Choice, see: Visitor): void {
     })
 }
 
+const THRESHOLDS = [0.1, 0.05, 0.02, 0.01, 0.005]
+
+/** A threshold that leaves something to see: 0.1, or less when fewer than two lines a row would reach it. */
+export function startThreshold(weights: SiteWeights): number {
+  const { step, code, keys } = weights
+  const counts = THRESHOLDS.map(() => 0)
+  code.forEach((value, at) => {
+    const weight = value * step[(at / keys) | 0]!
+    for (let i = THRESHOLDS.length - 1; i >= 0 && weight >= THRESHOLDS[i]!; i--) counts[i]!++
+  })
+  return THRESHOLDS.find((_, i) => counts[i]! >= 2 * weights.queries) ?? 0
+}
+
 /** Thickness in pixels of a line of this weight. */
 export function thickness(weight: number): number {
-  return 0.6 + 5.4 * Math.min(1, weight)
+  return 0.6 + 4.4 * Math.min(1, weight)
 }
 
 /** Opacity of a line of this weight. */
@@ -107,17 +120,28 @@ export interface Link {
   line: Line
 }
 
-/** Place lines between the rows of their tokens. */
-export function placeLines(lines: Line[], queries: number[], keys: number[], at: Geometry): Link[] {
+const FAN = 0.62
+
+/** Place lines between the rows of their tokens. The heads that are shown leave a token side by side, as a fan. */
+export function placeLines(
+  lines: Line[],
+  queries: number[],
+  keys: number[],
+  heads: number[],
+  at: Geometry,
+): Link[] {
   const rowOf = (list: number[]) => new Map(list.map((index, row) => [index, row]))
   const queryRow = rowOf(queries)
   const keyRow = rowOf(keys)
-  const centre = (row: number) => (row + 0.5) * at.rowHeight - at.scrollTop
+  const spread = heads.length > 1 ? (FAN * at.rowHeight) / (heads.length - 1) : 0
+  const lane = new Map(heads.map((head, place) => [head, (place - (heads.length - 1) / 2) * spread]))
+  const height = (row: number, head: number) =>
+    (row + 0.5) * at.rowHeight - at.scrollTop + (lane.get(head) ?? 0)
   return lines.map((line) => ({
     x0: at.left,
-    y0: centre(queryRow.get(line.query)!),
+    y0: height(queryRow.get(line.query)!, line.head),
     x1: at.right,
-    y1: centre(keyRow.get(line.key)!),
+    y1: height(keyRow.get(line.key)!, line.head),
     line,
   }))
 }

@@ -31,6 +31,10 @@ export interface Provenance {
   max_error: number | null
   created: string
   versions: Record<string, string>
+  /** Whether the text was cut to what the model takes. */
+  truncated?: boolean
+  /** What else the recorder has to say, in its own words. */
+  notes?: string[]
 }
 
 export interface Header {

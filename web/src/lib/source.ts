@@ -50,12 +50,17 @@ export async function current(): Promise<Source | null> {
   return header === null ? null : served(checkHeader(header))
 }
 
-/** Record `text` (one or two sentences) with `model`; the application's refusal is thrown as Refused. */
-export async function recordText(text: string[], model: string, truncate: boolean): Promise<Source> {
+/** Record `text` (one or two sentences) with `model`. A refusal is thrown as Refused, its sentence in `lang`. */
+export async function recordText(
+  text: string[],
+  model: string,
+  truncate: boolean,
+  lang: string,
+): Promise<Source> {
   const response = await ask('api/record', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ text, model, truncate }),
+    body: JSON.stringify({ text, model, truncate, lang }),
   })
   return served(checkHeader(await response.json()))
 }
@@ -67,17 +72,21 @@ export async function models(): Promise<ModelChoice[]> {
   return list.map((entry) => (typeof entry === 'string' ? { name: entry } : (entry as ModelChoice)))
 }
 
-/** The one-file page, as the application writes it. */
-export async function exportedPage(): Promise<string> {
-  return (await ask('api/export')).text()
+/** The one-file page of the recording called `id`, as the application writes it. */
+export async function exportedPage(id: string | undefined): Promise<string> {
+  return (await ask(`api/export${query(id)}`)).text()
+}
+
+function query(id: string | undefined): string {
+  return id ? `?recording=${encodeURIComponent(id)}` : ''
 }
 
 function served(header: Header): Source {
-  const suffix = header.id ? `?recording=${encodeURIComponent(header.id)}` : ''
   return {
     header,
     live: true,
-    chunk: async (index) => new Uint8Array(await (await ask(`api/chunks/${index}${suffix}`)).arrayBuffer()),
+    chunk: async (index) =>
+      new Uint8Array(await (await ask(`api/chunks/${index}${query(header.id)}`)).arrayBuffer()),
   }
 }
 

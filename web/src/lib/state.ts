@@ -14,10 +14,10 @@ export interface ViewState {
   token: Token | null
   pair: Pair
   special: boolean
-  min: number
+  /** Weights below this draw no line; null = the page chooses. */
+  min: number | null
 }
 
-export const MIN_WEIGHT = 0.1
 export const START: ViewState = {
   kind: null,
   layer: null,
@@ -27,7 +27,7 @@ export const START: ViewState = {
   token: null,
   pair: 'all',
   special: true,
-  min: MIN_WEIGHT,
+  min: null,
 }
 
 /** Read a fragment. What can not be understood counts as not said. */
@@ -54,7 +54,7 @@ export function parseState(params: URLSearchParams): ViewState {
     token: token ? { side: token[1] === 'q' ? 'query' : 'key', index: Number(token[2]) } : null,
     pair: PAIRS.includes(pair) ? pair : 'all',
     special: params.get('special') !== '0',
-    min: min >= 0 && min <= 1 ? min : MIN_WEIGHT,
+    min: min >= 0 && min <= 1 ? min : null,
   }
 }
 
@@ -71,7 +71,7 @@ export function stateFragment(state: ViewState): Record<string, string | null> {
     token: token ? (token.side === 'query' ? 'q' : 'k') + token.index : null,
     pair: state.pair === 'all' ? null : state.pair,
     special: state.special ? null : '0',
-    min: state.min === MIN_WEIGHT ? null : String(state.min),
+    min: state.min === null ? null : String(state.min),
   }
 }
 

@@ -58,11 +58,25 @@ export function between(weights: SiteWeights, head: number, token: Token, other:
   return token.side === 'query' ? weights.at(head, token.index, other) : weights.at(head, other, token.index)
 }
 
-/** The largest weight of one head among the tokens in sight. */
-export function largest(weights: SiteWeights, head: number, queries: number[], keys: number[]): number {
-  let most = 0
-  for (const query of queries) for (const key of keys) most = Math.max(most, weights.at(head, query, key))
-  return most
+const MANY_ROWS = 64
+
+/**
+ * The weight that gets the last colour of the ramp: the largest in sight. In a long text a few weights stand far above
+ * all others and everything else would be blank: there it is the median of the rows' largest weights (`clipped`).
+ */
+export function rampEnd(
+  weights: SiteWeights,
+  head: number,
+  queries: number[],
+  keys: number[],
+): { max: number; clipped: boolean } {
+  const rows = queries.map((query) =>
+    keys.reduce((most, key) => Math.max(most, weights.at(head, query, key)), 0),
+  )
+  rows.sort((a, b) => a - b)
+  const most = rows.at(-1) ?? 0
+  const max = rows.length > MANY_ROWS ? rows[rows.length >> 1]! : most
+  return max > 0 && max < most ? { max, clipped: true } : { max: most, clipped: false }
 }
 
 /** The head that gives most weight to other ordinary words: something to look at first. */

@@ -4,6 +4,7 @@ import type { LinesPicture, MatrixPicture } from '../../draw/picture'
 import { headStyle } from '../../lib/colours'
 import { readFragment, writeFragment } from '../../lib/fragment'
 import { Layers } from '../../lib/layers'
+import { startThreshold } from '../../lib/lines'
 import type { Header, Sequence, Site, SiteWeights } from '../../lib/payload'
 import type { Source } from '../../lib/source'
 import { parseState, START, stateFragment, type ViewState } from '../../lib/state'
@@ -78,6 +79,8 @@ export class Session {
     const plain = (sequence: Sequence) => shownTokens(sequence, null, false)
     return talkative(this.weights, plain(this.queryTokens), plain(this.keyTokens))
   })
+  /** Weights below this draw no line. */
+  min = $derived.by(() => this.chosen.min ?? (this.weights ? startThreshold(this.weights) : 0))
   locked = $derived.by(() => this.inSight(this.chosen.token))
   /** The token whose lines alone are shown: the locked one, else the cell's, else the one pointed at. */
   focus: Token | null = $derived.by(() => {
@@ -123,8 +126,7 @@ export class Session {
     const kind = state.kind !== null && kinds.includes(state.kind) ? state.kind : kinds[0]!
     const ofKind = sites.map((site, index) => ({ site, index })).filter((s) => s.site.kind === kind)
     const same = ofKind.filter((s) => s.site.layer === state.layer)
-    const start = ofKind[Math.floor(ofKind.length / 3)]!
-    this.site = (same[state.nth] ?? same[0] ?? start).index
+    this.site = (same[state.nth] ?? same[0] ?? ofKind[0]!).index
     if (!this.weights) this.shownSite = this.site
     void this.load()
   }
