@@ -43,7 +43,7 @@ def check_heads(
         raise InvalidArgument(f"query and key must have as many channels; got {q[3]} and {k[3]}.")
     if q[1] != k[1] and (k[1] == 0 or q[1] % k[1]):
         raise InvalidArgument(
-            f"the number of query heads must be a multiple of that of key heads; got {q[1]} and {k[1]}."
+            f"the query heads must be a multiple of the key heads in number; got {q[1]} and {k[1]}."
         )
     dtype = query.dtype
     if not (dtype == key.dtype == value.dtype and dtype.is_floating_point):
