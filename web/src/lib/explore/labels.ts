@@ -24,11 +24,10 @@ export function placeLabels(
   points: readonly Point[],
   names: readonly string[],
   side: number,
-  gap = 10,
-  obstacles: readonly Point[] = [],
+  gap = 13,
 ): Label[] {
   const height = 15
-  const dots = [...points, ...obstacles].map(([x, y]) => ({
+  const dots = points.map(([x, y]) => ({
     left: x - 7,
     right: x + 7,
     top: y - 7,
@@ -36,7 +35,7 @@ export function placeLabels(
   }))
   const taken: Box[] = []
   return points.map(([x, y], i) => {
-    const width = names[i]!.length * 7.4 + 4
+    const width = names[i]!.length * 8.2 + 4
     const outward = Math.atan2(y - side / 2, x - side / 2)
     let best: { cost: number; label: Label; box: Box } | null = null
     for (let step = 0; step < 8; step++) {
@@ -55,11 +54,14 @@ export function placeLabels(
       const cost =
         step * 4 +
         outside * 40 +
-        taken.reduce((sum, other) => sum + overlap(box, other), 0) +
-        dots.reduce((sum, dot, j) => sum + (j === i ? 0 : overlap(box, dot)), 0)
+        2 * taken.reduce((sum, other) => sum + overlap(box, other), 0) +
+        dots.reduce(
+          (sum, dot, j) => sum + (points[j]![0] === x && points[j]![1] === y ? 0 : overlap(box, dot)),
+          0,
+        )
       if (!best || cost < best.cost) best = { cost, label: { x: lx, y: ly, anchor }, box }
     }
-    taken.push(best!.box)
+    if (names[i] !== '') taken.push(best!.box)
     return best!.label
   })
 }

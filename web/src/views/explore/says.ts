@@ -1,6 +1,20 @@
 // Sentences with live numbers that several parts of the page say.
 import { number, t } from '../../lib/i18n.svelte'
 
+/** The words with the place of those that stand more than once: le₁ chat … le₆. */
+export const names = (words: readonly string[]): string[] =>
+  words.map((word, i) =>
+    words.indexOf(word) === words.lastIndexOf(word)
+      ? word
+      : word + [...String(i + 1)].map((digit) => '₀₁₂₃₄₅₆₇₈₉'[Number(digit)]).join(''),
+  )
+
+/** A number with a true minus sign. */
+export const signed = (value: number, digits = 2): string =>
+  number(value, digits)
+    .replace(/^-(?=[0.,]*$)/, '')
+    .replace('-', '−')
+
 export const percent = (weight: number): string => t('explore.percent', { n: number(100 * weight, 0) })
 
 /** The places of the largest weights, largest first. */
@@ -19,9 +33,9 @@ export function whoAnswers(
     .slice(0, most)
   return t('explore.asks', {
     word,
-    answers: best.map((j) => `${words[j]} ${percent(weights[j]!)}`).join(t('explore.comma')),
+    answers: best.map((j) => `${names(words)[j]} ${percent(weights[j]!)}`).join(t('explore.comma')),
   })
 }
 
 export const coordinates = (point: readonly [number, number]): string =>
-  `(${number(point[0])}${t('explore.semicolon')}${number(point[1])})`
+  `(${signed(point[0])}${t('explore.semicolon')}${signed(point[1])})`
