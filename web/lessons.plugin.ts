@@ -1,0 +1,94 @@
+// Vite plugin: reads the lessons (src/regard/lessons/{fr,en}/*.md) and the newest measured times
+// (benchmarks/results/*.json) and puts both into learn.html as one <script type="application/json">.
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import type { Plugin } from 'vite'
+import { render, type Language, type Rendered } from './lessons.render'
+import type { Book, Chapter, Measured, Term } from './src/lib/learn/book'
+
+const root = resolve(import.meta.dirname, '..')
+const folder = resolve(root, 'src/regard/lessons')
+const results = resolve(root, 'benchmarks/results')
+
+/** Glossary headings: id → the word of this language and of the other. */
+export function glossary(source: string): Map<string, Term> {
+  const found = source.matchAll(/^### (.+?) · _(.+?)_ \{#([\w-]+)\}$/gm)
+  return new Map([...found].map(([, here, there, id]) => [id!, { id: id!, here: here!, there: there! }]))
+}
+
+/** After each entry of the glossary or the sources (a heading with an id), the chapters that link it. */
+function withUses(html: string, users: (id: string) => { slug: string; number: number }[]): string {
+  return html
+    .split(/(?=<h3 id=)/)
+    .map((part) => {
+      const id = /^<h3 id="([\w-]+)"/.exec(part)?.[1]
+      const links = (id ? users(id) : []).map(
+        ({ slug, number }) => `<a class="page" href="page:${slug}">${number}</a>`,
+      )
+      return links.length ? `${part}<p class="uses">${links.join(' ')}</p>\n` : part
+    })
+    .join('')
+}
+
+export function chapters(language: Language): Chapter[] {
+  const names = readdirSync(resolve(folder, language)).filter((name) => name.endsWith('.md'))
+  const read = (name: string) => readFileSync(resolve(folder, language, name), 'utf8')
+  const words = glossary(read('glossary.md'))
+  const pages = names.sort().map((name) => {
+    const slug = name.slice(0, -'.md'.length)
+    const rendered: Rendered = render(read(name), language)
+    return { slug, number: Number.parseInt(slug) || 0, rendered }
+  })
+  const linking = (kind: 'terms' | 'sources') => (id: string) =>
+    pages.filter(({ number, rendered }) => number > 0 && rendered[kind].includes(id))
+  return pages.map(({ slug, number, rendered: { meta, html, terms } }) => ({
+    slug,
+    number,
+    title: meta.title!,
+    idea: meta.idea!,
+    terms: number ? terms.map((id) => words.get(id)!) : [],
+    html:
+      slug === 'glossary' || slug === 'sources'
+        ? withUses(html, linking(slug === 'glossary' ? 'terms' : 'sources'))
+        : html,
+  }))
+}
+
+/** The newest result that says how long each kind of attention took at each length; null when none was committed. */
+export function measured(): Measured | null {
+  if (!existsSync(results)) return null
+  const found = readdirSync(results)
+    .filter((name) => name.endsWith('.json'))
+    .map((name) => JSON.parse(readFileSync(resolve(results, name), 'utf8')) as { length_times?: Measured })
+    .flatMap(({ length_times }) => (length_times ? [length_times] : []))
+  return found.sort((a, b) => a.date.localeCompare(b.date)).at(-1) ?? null
+}
+
+export function book(): Book {
+  return { languages: { fr: chapters('fr'), en: chapters('en') }, measured: measured() }
+}
+
+export function lessons(): Plugin {
+  return {
+    name: 'regard-lessons',
+    transformIndexHtml(_html, context) {
+      if (!context.filename.endsWith('learn.html')) return
+      const data = JSON.stringify(book()).replaceAll('</', '<\\/').replaceAll('<!--', '<\\u0021--')
+      return [
+        {
+          tag: 'script',
+          attrs: { type: 'application/json', id: 'regard-lessons' },
+          children: data,
+          injectTo: 'body',
+        },
+      ]
+    },
+    configureServer(server) {
+      server.watcher.add(folder)
+      server.watcher.on(
+        'change',
+        (path) => path.startsWith(folder) && server.ws.send({ type: 'full-reload' }),
+      )
+    },
+  }
+}

@@ -1,0 +1,13 @@
+// The book that the build (or the writer of the offline folder) put into this page, and where the page stands.
+import { COVER, type Book, type Place } from '../../lib/learn/book'
+
+function read<T>(id: string): T | null {
+  const text = document.getElementById(id)?.textContent
+  return text ? (JSON.parse(text) as T | null) : null
+}
+
+export const book: Book = read<Book>('regard-lessons') ?? { languages: { en: [], fr: [] }, measured: null }
+
+const data = read<{ kind: string; page: string }>('regard-data')
+export const place: Place =
+  data?.kind === 'lesson' ? { folder: true, slug: data.page } : { folder: false, slug: COVER }
