@@ -57,8 +57,15 @@ test('the states that Python reads are those of the page', () => {
   expect(states()).toEqual(read('explore_states.json'))
 })
 
-test.each(read('explore.json').softmax)('softmax at temperature $temperature', (given) => {
-  const { scores, temperature, allowed, weights } = given as Record<string, never>
+interface Case {
+  scores: number[]
+  temperature: number | 'inf'
+  allowed: boolean[]
+  weights: number[]
+}
+
+test.each(read('explore.json').softmax as Case[])('softmax at temperature $temperature', (given) => {
+  const { scores, temperature, allowed, weights } = given
   softmax(scores, temperature === 'inf' ? Infinity : temperature, allowed).forEach((w, j) =>
     expect(w).toBeCloseTo(weights[j]!, 12),
   )
@@ -78,8 +85,8 @@ test.each(FRAGMENTS.map((given, i) => [...given, i] as const))('%s #%s', (langua
   near(found.final, result)
 })
 
-test.each(read('explore.json').hulls)('hull $#', (given) => {
-  const { points, corners } = given as { points: Point[]; corners: Point[] }
+test.each(read('explore.json').hulls as { points: Point[]; corners: Point[] }[])('hull $#', (given) => {
+  const { points, corners } = given
   const sorted = (hull: readonly Point[]) => [...hull].sort((a, b) => a[0] - b[0] || a[1] - b[1])
   expect(sorted(convexHull(points))).toEqual(sorted(corners))
 })

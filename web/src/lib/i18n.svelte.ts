@@ -41,10 +41,20 @@ export function t(key: string, params: Record<string, string | number> = {}): st
 
 /** A number as people of the current language write it: 0.58 or 0,58. */
 export function number(value: number, digits = 2): string {
-  return new Intl.NumberFormat(current, {
-    minimumFractionDigits: digits,
-    maximumFractionDigits: digits,
-  }).format(value)
+  return formatter(String(digits), { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(
+    value,
+  )
+}
+
+// Kept, because making a formatter costs more than using it a hundred times.
+const formatters = new Map<string, Intl.NumberFormat>()
+
+function formatter(kind: string, options: Intl.NumberFormatOptions): Intl.NumberFormat {
+  const known = formatters.get(current + kind)
+  if (known) return known
+  const made = new Intl.NumberFormat(current, options)
+  formatters.set(current + kind, made)
+  return made
 }
 
 /** A weight as people write it: two decimals, and a third where two would say 0.00. */
@@ -54,7 +64,7 @@ export function weight(value: number): string {
 
 /** A share as people write it: 61 % (with the space of French typography in French). */
 export function percent(share: number): string {
-  return new Intl.NumberFormat(current, { style: 'percent', maximumFractionDigits: 0 }).format(share)
+  return formatter('percent', { style: 'percent', maximumFractionDigits: 0 }).format(share)
 }
 
 /** A very small number in powers of ten: 3 × 10⁻⁷. */

@@ -1,5 +1,5 @@
 // Sentences with live numbers that several parts of the page say.
-import { number, t } from '../../lib/i18n.svelte'
+import { number, percent, t } from '../../lib/i18n.svelte'
 
 /** The words with the place of those that stand more than once: le₁ chat … le₆. */
 export const names = (words: readonly string[]): string[] =>
@@ -15,7 +15,7 @@ export const signed = (value: number, digits = 2): string =>
     .replace(/^-(?=[0.,]*$)/, '')
     .replace('-', '−')
 
-export const percent = (weight: number): string => t('explore.percent', { n: number(100 * weight, 0) })
+export { percent }
 
 /** The places of the largest weights, largest first. */
 export const ranked = (weights: readonly number[]): number[] =>
