@@ -1,6 +1,6 @@
 // Exactly what is on screen as one SVG: the tokens and lines in sight, the matrix, the heads' legend, and one line that
 // says where the numbers come from. Every text is escaped; nothing in the file refers to anything outside it.
-import { bend, opacity, thickness, type Geometry, type Link } from '../lib/lines'
+import { curveInSight, isDashed, opacity, thickness, type Geometry, type Link } from '../lib/lines'
 import { LEAN, type MatrixLayout, type Label } from '../lib/matrix'
 import { ramp, type HeadStyle } from '../lib/colours'
 import { escapeXml } from '../lib/text'
@@ -104,8 +104,10 @@ function legend({ heads, colours }: Picture, perRow: number): string {
 function linesPart({ lines, queries, keys, headings, styles, colours }: Picture): string {
   const { width, columnWidth, geometry, links, lit } = lines
   const clip = `<clipPath id="stage"><rect width="${round(width)}" height="${geometry.height}"/></clipPath>`
-  const paths = links.map((link) => path(link, styles, lit ? 0.35 : 1)).join('')
-  const bright = lit ? path(lit, styles, 1 / opacity(lit.line.weight)) : ''
+  const paths = links
+    .map((link, at) => path(link, geometry.height, styles, isDashed(at, links.length), lit ? 0.35 : 1))
+    .join('')
+  const bright = lit ? path(lit, geometry.height, styles, true, 1 / opacity(lit.line.weight)) : ''
   const tokens = (list: PlacedToken[], side: 'query' | 'key') =>
     list.map((token) => tokenPart(token, side, width, columnWidth, geometry.rowHeight, colours)).join('')
   const heading = { size: 13, fill: colours.muted, weight: 600 }
@@ -197,14 +199,15 @@ function rampStops({ low, high }: MatrixPicture): string {
   }).join('')
 }
 
-function path(link: Link, styles: HeadStyle[], faint: number): string {
+function path(link: Link, height: number, styles: HeadStyle[], dashed: boolean, faint: number): string {
+  const curve = curveInSight(link, height)
+  if (!curve) return ''
   const { weight, head } = link.line
   const style = styles[head]!
-  const middle = round(bend(link))
-  const dash = style.dash.length ? ` stroke-dasharray="${style.dash.join(' ')}"` : ''
-  const d = `M${round(link.x0)} ${round(link.y0)}C${middle} ${round(link.y0)} ${middle} ${round(link.y1)} ${round(link.x1)} ${round(link.y1)}`
+  const dash = dashed && style.dash.length ? ` stroke-dasharray="${style.dash.join(' ')}"` : ''
+  const [x0, y0, ...rest] = curve.map(round)
   return (
-    `<path d="${d}" stroke="${style.colour}" stroke-width="${round(thickness(weight))}" ` +
+    `<path d="M${x0} ${y0}C${rest.join(' ')}" stroke="${style.colour}" stroke-width="${round(thickness(weight))}" ` +
     `stroke-opacity="${round(Math.min(1, opacity(weight) * faint))}"${dash}/>`
   )
 }

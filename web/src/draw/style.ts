@@ -1,7 +1,18 @@
 // What canvases and exported pictures need from the style sheet: colours that are in force, and widths of words.
 
-/** The colour of a custom property as "#rrggbb", in the theme in force. */
+import { isDark } from '../lib/theme.svelte'
+
+const known = new Map<string, string>()
+
+/** The colour of a custom property as "#rrggbb", in the theme in force; who reads it is drawn again when that changes. */
 export function themeColour(property: string): string {
+  const key = `${property} ${isDark()}`
+  const colour = known.get(key) ?? measured(property)
+  known.set(key, colour)
+  return colour
+}
+
+function measured(property: string): string {
   const probe = document.createElement('span')
   probe.style.color = `var(${property})`
   document.body.append(probe)

@@ -30,7 +30,8 @@ export interface Choice {
   sight?: { queries: [number, number]; keys: [number, number] }
 }
 
-const BINS = 1024
+// A histogram over the square root: fine where the many small weights are, so that few lines are sorted in the end.
+const BINS = 4096
 
 export function collectLines(weights: SiteWeights, choice: Choice): LineSet {
   const histogram = new Uint32Array(BINS + 1)
@@ -48,11 +49,11 @@ export function collectLines(weights: SiteWeights, choice: Choice): LineSet {
     if (bin(weight) >= floor) lines.push({ head, query, key, weight })
   })
   lines.sort((a, b) => a.weight - b.weight)
-  return { lines: spilled ? lines.slice(-choice.limit) : lines, total }
+  return { lines: spilled ? lines.slice(lines.length - choice.limit) : lines, total }
 }
 
 function bin(weight: number): number {
-  return Math.min(BINS, (weight * BINS) | 0)
+  return Math.min(BINS, (Math.sqrt(weight) * BINS) | 0)
 }
 
 type Visitor = (head: number, query: number, key: number, weight: number) => void
@@ -84,13 +85,48 @@ const THRESHOLDS = [0.1, 0.05, 0.02, 0.01, 0.005]
 
 /** A threshold that leaves something to see: 0.1, or less when fewer than two lines a row would reach it. */
 export function startThreshold(weights: SiteWeights): number {
-  const { step, code, keys } = weights
-  const counts = THRESHOLDS.map(() => 0)
-  code.forEach((value, at) => {
-    const weight = value * step[(at / keys) | 0]!
-    for (let i = THRESHOLDS.length - 1; i >= 0 && weight >= THRESHOLDS[i]!; i--) counts[i]!++
-  })
-  return THRESHOLDS.find((_, i) => counts[i]! >= 2 * weights.queries) ?? 0
+  return THRESHOLDS.find((min) => reach(weights, min, 2 * weights.queries)) ?? 0
+}
+
+/** Whether `enough` weights reach `min`. Rows whose largest possible weight stays below it are not looked at. */
+function reach({ step, code, keys }: SiteWeights, min: number, enough: number): boolean {
+  let found = 0
+  for (let row = 0; row < step.length; row++) {
+    const least = min / step[row]!
+    if (!(least <= 255)) continue
+    for (let at = row * keys; at < (row + 1) * keys; at++)
+      if (code[at]! >= least && ++found >= enough) return true
+  }
+  return false
+}
+
+/** The strongest line of all, or null when every weight is 0. */
+export function strongestLine(
+  weights: SiteWeights,
+  heads: number[],
+  queries: number[],
+  keys: number[],
+): Line | null {
+  let best: Line | null = null
+  let most = 0
+  for (const head of heads)
+    for (const query of queries) {
+      const row = head * weights.queries + query
+      const scale = weights.step[row]!
+      if (255 * scale <= most) continue
+      for (const key of keys) {
+        const weight = weights.code[row * weights.keys + key]! * scale
+        if (weight > most) [best, most] = [{ head, query, key, weight }, weight]
+      }
+    }
+  return best
+}
+
+const DASHED = 300
+
+/** Whether line `at` of `count`, the weakest first, shows its head's dash: among very many lines only the strongest do. */
+export function isDashed(at: number, count: number): boolean {
+  return count - at <= DASHED
 }
 
 /** Thickness in pixels of a line of this weight. */
@@ -146,7 +182,39 @@ export function placeLines(
   }))
 }
 
-/** The x of both control points of a link's cubic curve: it leaves and arrives horizontally. */
-export function bend(link: Link): number {
-  return (link.x0 + link.x1) / 2
+/** A cubic curve: start, two control points, end, as x, y, x, y, … */
+export type Curve = [number, number, number, number, number, number, number, number]
+
+const BEYOND = 8
+
+/**
+ * The part of a link's curve that lies between 0 and `height`, or null when none does. A link leaves and arrives
+ * horizontally: its height runs as s(t) = 3t² − 2t³, whose inverse is t = ½ − sin(asin(1 − 2s) / 3). Cutting matters in
+ * long texts, where dashing the invisible 10,000 pixels of a line would cost most of the time.
+ */
+export function curveInSight(link: Link, height: number): Curve | null {
+  const { x0, y0, x1, y1 } = link
+  const [top, bottom] = [-BEYOND, height + BEYOND]
+  if (Math.max(y0, y1) < top || Math.min(y0, y1) > bottom) return null
+  const x = [x0, (x0 + x1) / 2, (x0 + x1) / 2, x1]
+  const y = [y0, y0, y1, y1]
+  const when = (at: number) => {
+    const s = Math.min(1, Math.max(0, (at - y0) / (y1 - y0)))
+    return 0.5 - Math.sin(Math.asin(1 - 2 * s) / 3)
+  }
+  const [from, to] = y0 === y1 ? [0, 1] : y0 < y1 ? [when(top), when(bottom)] : [when(bottom), when(top)]
+  const points = [
+    [from, from, from],
+    [from, from, to],
+    [from, to, to],
+    [to, to, to],
+  ] as [number, number, number][]
+  return points.flatMap((at) => [blossom(x, at), blossom(y, at)]) as Curve
+}
+
+/** The blossom of a cubic: with one parameter three times, the point there; mixed, the control points of a part of it. */
+function blossom(values: number[], at: [number, number, number]): number {
+  let level = values
+  for (const t of at) level = level.slice(1).map((value, i) => level[i]! + t * (value - level[i]!))
+  return level[0]!
 }

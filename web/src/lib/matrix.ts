@@ -31,7 +31,8 @@ export interface Room {
 
 const SMALLEST_LABELLED = 13
 const LARGEST_CELL = 44
-const LARGEST_LABEL = 104
+/** The widest label that a matrix makes room for, in pixels. */
+export const LARGEST_LABEL = 104
 const TICKS = 36
 /** Column labels lean at this angle, so that they take little height and stay readable. */
 export const LEAN = (-50 * Math.PI) / 180

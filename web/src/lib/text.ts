@@ -36,6 +36,14 @@ export function label(token: string, longest = LONGEST): string {
   )
 }
 
+/** `token` as a label of at most `room` pixels; `measure` gives the width of a text. */
+export function fitted(token: string, room: number, measure: (text: string) => number): string {
+  let longest = LONGEST
+  let text = label(token, longest)
+  while (longest > 2 && measure(text) > room) text = label(token, --longest)
+  return text
+}
+
 /** `text` in the body or an attribute of an XML file. Characters that XML forbids become �. */
 export function escapeXml(text: string): string {
   return text

@@ -63,13 +63,15 @@ export class Session {
   keyTokens: Sequence = $derived.by(() => this.header.sequences[this.current.keys]!)
   pairs = $derived.by(() => isPair(this.queryTokens) && isPair(this.keyTokens))
   pair = $derived.by(() => (this.pairs ? this.chosen.pair : 'all'))
-  queries = $derived.by(() =>
-    shownTokens(this.queryTokens, segmentOf(this.pair, 'query'), this.chosen.special),
-  )
-  keys = $derived.by(() => shownTokens(this.keyTokens, segmentOf(this.pair, 'key'), this.chosen.special))
-  allHeads = $derived.by(() => Array.from({ length: this.current.heads }, (_, head) => head))
-  heads = $derived.by(() => this.chosen.heads?.filter((head) => head < this.current.heads) ?? this.allHeads)
-  styles = $derived.by(() => this.allHeads.map((head) => headStyle(head, this.current.heads, isDark())))
+  // Of their own, so that choosing another layer does not redraw the picture of the old one.
+  private special = $derived.by(() => this.chosen.special)
+  private chosenHeads = $derived.by(() => this.chosen.heads)
+  queries = $derived.by(() => shownTokens(this.queryTokens, segmentOf(this.pair, 'query'), this.special))
+  keys = $derived.by(() => shownTokens(this.keyTokens, segmentOf(this.pair, 'key'), this.special))
+  private headCount = $derived.by(() => this.current.heads)
+  allHeads = $derived.by(() => Array.from({ length: this.headCount }, (_, head) => head))
+  heads = $derived.by(() => this.chosenHeads?.filter((head) => head < this.headCount) ?? this.allHeads)
+  styles = $derived.by(() => this.allHeads.map((head) => headStyle(head, this.headCount, isDark())))
   /** The head of the matrix. */
   head = $derived.by(() => {
     const wanted = this.chosen.head
@@ -111,11 +113,19 @@ export class Session {
       if (wanted !== this.site) return
       this.shownSite = wanted
       this.weights = weights
+      this.prepareNeighbours(wanted)
     } catch (error) {
       if (wanted === this.site) this.failure = error
     } finally {
       if (wanted === this.site) this.loading = false
     }
+  }
+
+  /** Decode the layers before and after in a quiet moment, so that stepping through them is immediate. */
+  private prepareNeighbours(index: number): void {
+    const near = this.siblings.filter((s) => s.index !== index && Math.abs(s.index - index) <= 1)
+    const later = window.requestIdleCallback ?? ((work: () => void) => setTimeout(work, 200))
+    later(() => near.forEach((s) => void this.layers.get(s.index).catch(() => undefined)))
   }
 
   /** Take over a state, from the address or from before a new recording. */
