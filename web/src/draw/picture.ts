@@ -4,7 +4,7 @@ import { curveInSight, isDashed, opacity, thickness, type Geometry, type Link } 
 import { LEAN, type MatrixLayout, type Label } from '../lib/matrix'
 import { ramp, type HeadStyle } from '../lib/colours'
 import { escapeXml } from '../lib/text'
-import { FONT } from './style'
+import { FONT, textWidth } from './style'
 
 export interface LinesPicture {
   geometry: Geometry
@@ -113,7 +113,10 @@ function linesPart({ lines, queries, keys, headings, styles, colours }: Picture)
   const heading = { size: 13, fill: colours.muted, weight: 600 }
   return (
     clip +
-    text(headings.queries, columnWidth - 8, -10, { ...heading, anchor: 'end' }) +
+    text(headings.queries, Math.max(columnWidth - 8, textWidth(headings.queries, 14)), -10, {
+      ...heading,
+      anchor: 'end',
+    }) +
     text(headings.keys, width - columnWidth + 8, -10, heading) +
     `<g clip-path="url(#stage)"><g fill="none">${paths}${bright}</g>` +
     `${tokens(queries, 'query')}${tokens(keys, 'key')}</g>`

@@ -12,7 +12,7 @@ export interface HeadStyle {
   dash: number[]
 }
 
-const DASHES: number[][] = [[], [14, 4], [5, 3]]
+const DASHES: number[][] = [[], [10, 4], [4, 3]]
 const LIGHTNESS = { light: [0.5, 0.64], dark: [0.84, 0.7] } as const
 const CHROMA = 0.17
 const FIRST_HUE = 255

@@ -8,6 +8,7 @@ import { startThreshold } from '../../lib/lines'
 import type { Header, Sequence, Site, SiteWeights } from '../../lib/payload'
 import type { Source } from '../../lib/source'
 import { parseState, START, stateFragment, type ViewState } from '../../lib/state'
+import { label } from '../../lib/text'
 import { talkative } from '../../lib/summary'
 import { isDark } from '../../lib/theme.svelte'
 import { isPair, segmentOf, shownTokens, type Side, type Token } from '../../lib/tokens'
@@ -101,6 +102,13 @@ export class Session {
 
   textOf(token: Token): string {
     return this.tokensOf(token.side).tokens[token.index]!
+  }
+
+  /** A token for a sentence: a text that occurs more than once gets its position, as in “the (7)”. */
+  nameOf(side: Side, index: number): string {
+    const { tokens } = this.tokensOf(side)
+    const text = label(tokens[index]!)
+    return tokens.indexOf(tokens[index]!) === tokens.lastIndexOf(tokens[index]!) ? text : `${text} (${index})`
   }
 
   /** Load the weights of the chosen site; the previous picture stays until they are there. */
