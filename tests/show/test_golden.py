@@ -69,8 +69,8 @@ def test_encoding_the_golden_weights_gives_the_golden_bytes() -> None:
 if __name__ == "__main__":
     import sys
 
-    sys.path.insert(0, str(Path(__file__).parent))
-    from conftest import small_recording
+    sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+    from by_hand import small_recording
 
     text = json.dumps(golden(small_recording()), ensure_ascii=False, separators=(",", ":"))
     GOLDEN.write_text(text + "\n", encoding="utf-8")

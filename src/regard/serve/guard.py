@@ -52,8 +52,9 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":
-            return  # no other protocol is spoken here; the server closes the connection
+        if scope["type"] != "http":  # a web socket: not spoken here
+            await send({"type": "websocket.close", "code": 1008})
+            return
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }

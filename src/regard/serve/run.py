@@ -65,7 +65,7 @@ def run(
     browser: bool = True,
     started: Callable[[str], None] = lambda link: None,
 ) -> None:
-    """Serve until interrupted. `started` hears the link once the server answers; then a browser opens."""
+    """Serve until Ctrl-C. `started` hears the link once the server answers; then a browser opens."""
 
     def announce() -> None:
         link = door.link(page, fragment)
@@ -85,7 +85,8 @@ def run(
         proxy_headers=False,
         timeout_graceful_shutdown=2,
     )
-    _Server(config, announce).run(sockets=[door.socket])
+    with contextlib.suppress(KeyboardInterrupt):  # how a server ends is no failure
+        _Server(config, announce).run(sockets=[door.socket])
 
 
 class _Server(uvicorn.Server):

@@ -68,9 +68,7 @@ class Session:
             import regard
 
             subject = self._load(model or self.model)
-            recording = regard.record(
-                subject, texts[0] if len(texts) == 1 else tuple(texts), truncate=truncate
-            )
+            recording = regard.record(subject, *texts, truncate=truncate)
             return self.show(recording).header
 
     def _load(self, name: str) -> Subject:

@@ -121,7 +121,7 @@ def _header(recording: Recording, item: int) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "text": list(origin.text) if item == 0 else [],
+        "text": list(origin.texts[item]) if item < len(origin.texts) else [],
         "model": {
             "name": origin.model,
             "class": origin.model_class,
