@@ -14,7 +14,7 @@ from regard.errors import RegardError
 from regard.words import LANGUAGES, Language, language_of_user, say, set_language
 
 # The commands in the order of --help; each is the module regard.cli.NAME with a function command().
-COMMANDS = ("view", "export", "heatmap", "record", "models", "explore", "serve")
+COMMANDS = ("view", "export", "heatmap", "record", "models", "explore", "learn", "serve")
 
 USERS_MISTAKE = 2
 INTERRUPTED = 130

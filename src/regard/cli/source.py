@@ -101,8 +101,7 @@ def recorded(source: Source) -> tuple[Recording, Subject | None]:
     subject = loaded(source.model or DEFAULT_MODEL)
     import regard
 
-    text = texts[0] if len(texts) == 1 else texts
-    return regard.record(subject, text, truncate=source.truncate), subject
+    return regard.record(subject, *texts, truncate=source.truncate), subject
 
 
 def loaded(name: str) -> Subject:
