@@ -1,12 +1,28 @@
-"""Attention with everything that composes with it: the public function."""
+"""Attention, with everything that composes with it; exact, by the fastest path that is.
+
+    output = softmax(mask((softcap · tanh(scale · Q Kᵀ / softcap) + bias) / temperature)) V
+
+The paths, in the order in which they are asked; the first that takes a problem computes it, and all give the
+same:
+
+| path | takes | time | memory |
+| --- | --- | --- | --- |
+| fused | CPU: causal, window, masks, bias, groups, weights, lse, gradients of any order | kernel | O(n) |
+| elsewhere | other devices, the output alone | kernel | O(n) |
+| formula | everything: softcap, dropout, temperatures 0 and ∞, function transforms | formula | O(n²) |
+
+Vaswani et al. 2017, "Attention Is All You Need", §3.2.1.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.attend import elsewhere, formula, fused, hidden
 from regard.attend.checks import (
     check_bias,
     check_heads,
@@ -15,11 +31,29 @@ from regard.attend.checks import (
     check_numbers,
     check_window,
 )
-from regard.attend.mask import Mask
-from regard.attend.reference import Attended, reference_attention
+from regard.attend.problem import Problem, compiled_or_transformed, default_scale, simplify
+from regard.attend.reference import Attended
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
+
+    from regard.attend.mask import Mask
+
+__all__ = ["Attended", "attention"]
+
+
+class Path(NamedTuple):
+    """A way to compute attention."""
+
+    takes: Callable[[Problem], bool]
+    attend: Callable[[Problem], Attended]
+
+
+PATHS = (
+    Path(fused.takes, fused.attend),
+    Path(elsewhere.takes, elsewhere.attend),
+    Path(formula.takes, formula.attend),
+)
 
 
 def attention(
@@ -40,9 +74,44 @@ def attention(
     return_weights: bool = False,
     return_lse: bool = False,
 ) -> Tensor | Attended:
-    """Scaled dot-product attention, exact."""
+    """Scaled dot-product attention: softmax(QKᵀ / √d) V, exact.
+
+    Arguments:
+        query, key, value: (batch, heads, length, channels), of one floating dtype. There may be fewer heads
+            of keys: query head h reads key head h // (heads / kv_heads). Values may have channels of their
+                own.
+        mask: who may attend to whom, True = may: a boolean tensor (q, k) or (b, h, q, k), or a rule of
+            `regard.masks`.
+        bias: added to the scores, (q, k) or (b, h, q, k); −∞ forbids.
+        key_mask: (b, k), True = no padding.
+        causal: no query sees a later key. The last query lies on the last key, whatever their numbers.
+        window: keys (left, right) that a query sees on either side of its own, inclusive; None: no limit.
+        scale: of the scores, 1/√d if not given.
+        temperature: divides the logits, ≥ 0. At 0 the largest logits share all weight, at ∞ all allowed keys
+            do.
+        softcap: c bounds the scaled scores to ±c, by c · tanh(score / c), before the bias.
+        dropout_p: share of the weights that is dropped in the output, only if `training`.
+        return_weights: also give the weights (b, h, q, k), before dropout. O(q · k) memory.
+        return_lse: also give the log-sum-exp of the logits (b, h, q), float32 or wider; −∞ where no key is
+            allowed.
+
+    Returns the output (b, h, q, dv), or an `Attended` of output, weights and lse if one of these is asked
+    for. All that forbids is and-ed. A row with no allowed key has output 0, weights 0, lse −∞ and gradients
+    0. What no query may see, be it not-a-number, reaches no output and no gradient. Softmax is in float32 or
+    wider. Raises `InvalidArgument` if shapes, dtypes or numbers cannot be right.
+
+    >>> query, key, value = torch.randn(3, 1, 8, 100, 64).unbind()
+    >>> attention(query, key, value, causal=True).shape
+    torch.Size([1, 8, 100, 64])
+    >>> output, weights, lse = attention(query, key, value, window=(4, 0), return_weights=True)
+    >>> weights[0, 0, 50].count_nonzero().item()
+    5
+    """
+    if query.device.type != "meta" and torch.is_autocast_enabled(query.device.type):
+        dtype = torch.get_autocast_dtype(query.device.type)
+        query, key, value = (x if x.dtype == torch.float64 else x.to(dtype) for x in (query, key, value))
     check_heads(query, key, value)
-    shape = (*query.shape[:3], key.shape[2])
+    shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     if mask is not None:
         check_mask(mask, shape)
     if bias is not None:
@@ -52,27 +121,37 @@ def attention(
     if window is not None:
         check_window(window)
     check_numbers(scale, temperature, softcap, dropout_p)
-    wide = torch.promote_types(query.dtype, torch.float32)
-    output, weights, lse = reference_attention(
-        query.to(wide),
-        key.to(wide),
-        value.to(wide),
-        mask=mask,
-        bias=bias,
-        key_mask=key_mask,
-        causal=causal,
-        window=window,
-        scale=scale,
-        temperature=temperature,
-        softcap=softcap,
+
+    problem = Problem(
+        query,
+        key,
+        value,
+        causal,
+        window,
+        key_mask,
+        mask,
+        bias,
+        default_scale(query.shape[3]) if scale is None else scale,
+        temperature,
+        softcap,
+        dropout_p if training else 0.0,
+        return_weights,
+        return_lse,
     )
-    assert weights is not None
-    if training and dropout_p > 0:
-        keep = torch.rand_like(weights) >= dropout_p
-        group = query.shape[1] // max(key.shape[1], 1)
-        dropped = weights * keep / (1 - dropout_p) if dropout_p < 1 else weights * 0
-        output = dropped @ value.to(wide).repeat_interleave(group, dim=1)
-    output = output.to(query.dtype)
-    if not (return_weights or return_lse):
-        return output
-    return Attended(output, weights.to(query.dtype) if return_weights else None, lse if return_lse else None)
+    result = attend(simplify(problem))
+    return result if return_weights or return_lse else result.output
+
+
+def attend(problem: Problem) -> Attended:
+    """The result by the first path that takes the problem, and without what a mask hides."""
+    path = next(path for path in PATHS if path.takes(problem))
+    kind = problem.query.device.type
+    if kind != "meta" and torch.is_autocast_enabled(kind):
+        with torch.autocast(kind, enabled=False):
+            result = path.attend(problem)
+    else:
+        result = path.attend(problem)
+    observable = kind == "cpu" and type(result.output) is Tensor and not compiled_or_transformed()
+    if observable and hidden.suspicious(result):
+        return hidden.repaired(problem, path.attend, result)
+    return result

@@ -1,0 +1,81 @@
+"""Not-a-number and infinity behind a mask: they never reach an output or a gradient.
+
+A weight of 0 is no protection, since 0 · NaN = NaN. Two measures together are:
+
+- `without_hidden` sets to 0 what nobody sees: keys and values that no query may attend to, and queries that
+may attend
+  to no key. It costs one pass over them, and none where no rule hides anything.
+- `repaired` looks at a result that is not finite (a sum over it tells). If a key is to blame, it computes
+once more
+  without the bad keys, and the rows that may see none of them get that; the others keep what they had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from regard.attend.problem import Problem
+from regard.attend.reference import Attended
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool
+
+
+def without_hidden(p: Problem) -> Problem:
+    """The same problem with zeros for everything that takes no part in it."""
+    if p.window is None and p.mask is None and p.bias is None and not p.causal:
+        if p.key_mask is None:
+            return p
+        seen = p.key_mask[:, None, :, None]  # (b, 1, k, 1)
+        return p._replace(key=p.key.where(seen, 0), value=p.value.where(seen, 0))
+    allowed = p.allowed()
+    if allowed is None or 0 in p.query.shape or 0 in p.key.shape:
+        return p
+    allowed = allowed.reshape((1,) * (4 - allowed.ndim) + tuple(allowed.shape))
+    seen = allowed.any(dim=2)[..., None]  # (b, h, k, 1)
+    if seen.shape[1] != 1 and p.group > 1:
+        seen = seen.reshape(seen.shape[0], p.key.shape[1], p.group, -1, 1).any(dim=2)
+    sees = allowed.any(dim=3, keepdim=True)  # (b, h, q, 1)
+    return p._replace(query=p.query.where(sees, 0), key=p.key.where(seen, 0), value=p.value.where(seen, 0))
+
+
+def suspicious(result: Attended) -> bool:
+    """Whether a result is not finite. Reads it once, and waits for it."""
+    return not abs(result.output.detach().sum().item()) < float("inf")
+
+
+def repaired(p: Problem, attend: Callable[[Problem], Attended], result: Attended) -> Attended:
+    """The result with those rows computed anew that may see no key that is not finite."""
+    good = p.key.isfinite().all(dim=-1) & p.value.isfinite().all(dim=-1)  # (b, g, k)
+    if bool(good.all()):
+        return result
+    clean = good[..., None]
+    again = attend(p._replace(key=p.key.where(clean, 0), value=p.value.where(clean, 0)))
+    sees_bad = _sees_any(p, ~good)
+    if not bool(sees_bad.any()):
+        return again
+
+    def pick(first: Tensor | None, second: Tensor | None, seen: Tensor) -> Tensor | None:
+        return None if first is None or second is None else torch.where(seen, first, second)
+
+    output = torch.where(sees_bad[..., None], result.output, again.output)
+    return Attended(
+        output,
+        pick(result.weights, again.weights, sees_bad[..., None]),
+        pick(result.lse, again.lse, sees_bad),
+    )
+
+
+def _sees_any(p: Problem, bad: Bool[Tensor, "b g k"]) -> Bool[Tensor, "b h q"]:
+    """The rows that may attend to any of the bad keys."""
+    columns = bad.any(dim=1).any(dim=0).nonzero()[:, 0]  # few, as a rule
+    bad = bad[:, :, columns].repeat_interleave(p.group, dim=1)[:, :, None, :]  # (b, h, 1, few)
+    allowed = p.allowed()
+    if allowed is None:
+        return bad.any(dim=-1).expand(p.query.shape[:3])
+    allowed = allowed.expand(*allowed.shape[:-1], p.key.shape[2])[..., columns]
+    return (allowed & bad).any(dim=-1).expand(p.query.shape[:3])
