@@ -3,8 +3,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import type { Plugin } from 'vite'
-import { render, type Language, type Rendered } from './lessons.render'
-import type { Book, Chapter, Measured, Term } from './src/lib/learn/book'
+import { render, type Language, type Rendered } from './lessons.render.ts'
+import type { Book, Chapter, Measured, Term } from './src/lib/learn/book.ts'
 
 const root = resolve(import.meta.dirname, '..')
 const folder = resolve(root, 'src/regard/lessons')

@@ -6,6 +6,7 @@
 //   [query](term:query)      a term of the glossary      [Vaswani 2017](source:vaswani2017)
 //   [chapter 3](page:03-why-root-d)
 //   _word_                   a word of the other language (*word* stays emphasis)
+//   ```text               what the Python before it prints
 //   > note                   goes into the margin
 //   ### text {#id}           a heading that links can name
 //
@@ -72,7 +73,8 @@ function mathematics(name: string, level: 'inline' | 'block', rule: RegExp): Tok
   return {
     name,
     level,
-    start: (src) => src.indexOf('$'),
+    // A block begins a line; said more loosely, marked would cut every paragraph at its first dollar.
+    start: (src) => (level === 'block' ? src.search(/^\$\$/m) : src.indexOf('$')),
     tokenizer(src) {
       const found = rule.exec(src)
       return found ? { type: name, raw: found[0], tex: found[1]!.trim() } : undefined
@@ -135,11 +137,12 @@ export function render(source: string, language: Language): Rendered {
         return `<h${token.depth}${id ? ` id="${id}"` : ''}>${text}</h${token.depth}>\n`
       },
       blockquote(token: Tokens.Blockquote) {
-        return `<aside class="note">${this.parser.parse(token.tokens)}</aside>\n`
+        return `<aside class="margin-note">${this.parser.parse(token.tokens)}</aside>\n`
       },
       code(token: Tokens.Code) {
         const html = token.lang === 'python' ? python(token.text) : escape(token.text)
-        return `<pre tabindex="0"><code lang="zxx">${html}</code></pre>\n`
+        const printed = token.lang === 'text' ? ' class="printed"' : ''
+        return `<pre tabindex="0"${printed}><code lang="zxx">${html}</code></pre>\n`
       },
       codespan(token: Tokens.Codespan) {
         return `<code lang="zxx">${escape(token.text)}</code>`

@@ -2,7 +2,7 @@ import { svelte } from '@sveltejs/vite-plugin-svelte'
 import { resolve } from 'node:path'
 import { defineConfig } from 'vitest/config'
 import { viteSingleFile } from 'vite-plugin-singlefile'
-import { lessons } from './lessons.plugin'
+import { lessons } from './lessons.plugin.ts'
 
 // One page per run (vite build --mode view|explore|learn): each becomes one HTML file that needs nothing else.
 // Python serves it as it is, or puts a recording into its <script type="application/json"> and saves it.

@@ -2,4 +2,7 @@ import { mount } from 'svelte'
 import './styles/base.css'
 import Page from './views/Learn.svelte'
 
-mount(Page, { target: document.getElementById('app')! })
+// In the offline folder the text is already there, for readers without scripts.
+const target = document.getElementById('app')!
+target.replaceChildren()
+mount(Page, { target })

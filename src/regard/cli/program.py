@@ -87,9 +87,10 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except click.ClickException as error:
         return _complain(_sentence(error))
-    except (
-        BrokenPipeError
-    ):  # the reader (head, less) has left: nothing more to say, and no second try at exit
+    except MemoryError:
+        return _complain(say("cli.error.memory"))
+    except BrokenPipeError:
+        # The reader (head, less) has left: nothing more to say, and no second try when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0

@@ -36,10 +36,11 @@ def record(model: str = "minilm") -> dict[str, Any]:
         "provenance": {
             "sentence": SENTENCE,
             "model": "sentence-transformers/all-MiniLM-L6-v2",
-            "licence": "Apache-2.0",
+            "licence": subject.licence,
             "class": provenance.model_class,
             "date": provenance.created[:10],
-            "max_error": max(site.proof.max_error for site in recording.sites),
+            "rows_checked": recording.proof.rows,
+            "max_error": recording.proof.max_error,
             "versions": {name: version(name) for name in ("regard", "torch", "transformers")},
         },
         "tokens": tokens,

@@ -36,6 +36,8 @@ export interface Book {
 export interface Place {
   folder: boolean
   slug: string
+  /** The language of this file of the folder. */
+  language: Language
 }
 
 export const COVER = 'index'
@@ -44,7 +46,6 @@ export const COVER = 'index'
  *  fragment that go along, such as the theme. */
 export function href(
   place: Place,
-  from: Language,
   to: Language,
   slug: string,
   anchor = '',
@@ -53,7 +54,7 @@ export function href(
   const state = new URLSearchParams({ ...keep, ...(anchor && { at: anchor }) })
   if (!place.folder)
     return `#${new URLSearchParams({ page: slug, lang: to })}${state.size ? `&${state}` : ''}`
-  const path = from === to ? `${slug}.html` : `../${to}/${slug}.html`
+  const path = place.language === to ? `${slug}.html` : `../${to}/${slug}.html`
   return state.size ? `${path}#${state}` : path
 }
 

@@ -9,5 +9,9 @@ function read<T>(id: string): T | null {
 export const book: Book = read<Book>('regard-lessons') ?? { languages: { en: [], fr: [] }, measured: null }
 
 const data = read<{ kind: string; page: string }>('regard-data')
-export const place: Place =
-  data?.kind === 'lesson' ? { folder: true, slug: data.page } : { folder: false, slug: COVER }
+const folder = data?.kind === 'lesson'
+export const place: Place = {
+  folder,
+  slug: folder ? data.page : COVER,
+  language: document.documentElement.lang === 'fr' ? 'fr' : 'en',
+}
