@@ -1,10 +1,11 @@
-"""The lessons as a folder of offline pages: one a chapter and language, with one style sheet and one script for all.
+"""The lessons as a folder of offline pages: one a chapter and language, with one style and one script for all.
 
     lessons/index.html   lessons/lessons.css   lessons/lessons.js   lessons/fr/*.html   lessons/en/*.html
 
-The built page (static/learn.html) holds every chapter, the style and the script; here they are taken apart. A page of the
-folder carries its own text as plain HTML, so that it can be read, searched and printed where no script runs, and the names
-of the other chapters. The script that it shares is not a module: browsers refuse modules from file:// addresses.
+The built page (static/learn.html) holds every chapter, the style and the script; here they are taken apart. A
+page of the folder carries its own text as plain HTML, so that it can be read, searched and printed where no
+script runs, and the names of the other chapters. The script that they share is not a module: browsers refuse
+modules from file:// addresses.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _SCRIPT = re.compile(r'<script type="module"[^>]*>(.*?)</script>', re.DOTALL)
 _BOOK = re.compile(r'<script type="application/json" id="regard-lessons">(.*?)</script>', re.DOTALL)
 _LINK = re.compile(r'href="page:([\w-]+)(#[\w-]+)?"')
 _POLICY = (
-    "default-src 'none'; script-src 'self' file:; style-src 'self' file: 'unsafe-inline'; img-src data: blob:; "
-    "connect-src 'none'; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self' file:; style-src 'self' file: 'unsafe-inline'; "
+    "img-src data: blob:; connect-src 'none'; base-uri 'none'; form-action 'none'"
 )
 _NAMES: dict[Language, str] = {"fr": "Français", "en": "English"}
 
@@ -35,9 +36,9 @@ Book = dict[str, Any]
 
 
 def write_folder(directory: str | os.PathLike[str]) -> list[Path]:
-    """Write the lessons into `directory`, made if it is not there, and return the files; the first is the index.
+    """Write the lessons into `directory` and return the files; the first is the index.
 
-    Raises OutputError when that cannot be.
+    The directory is made if it is not there. Raises OutputError when that cannot be.
     """
     built = front_end("learn")
     style, script, book = _STYLE.findall(built), _SCRIPT.findall(built), _BOOK.findall(built)
@@ -63,7 +64,7 @@ def write_folder(directory: str | os.PathLike[str]) -> list[Path]:
 
 
 def _page(lessons: Book, language: Language, chapter: Book) -> str:
-    """One chapter: its text as HTML, and as data for the script, which takes the place over and mounts the figures."""
+    """One chapter: its text as HTML, and as data for the script, which takes over and mounts the figures."""
     named = {
         code: [
             {**one, "html": one["html"] if code == language and one is chapter else None} for one in chapters

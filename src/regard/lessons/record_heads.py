@@ -2,8 +2,8 @@
 
     python -m regard.lessons.record_heads web/src/lib/learn/heads.json
 
-The weights are those of `regard.record`, checked like every recording; they are kept as bytes (weight · 255, rounded), so
-each is within 0.002 of the recorded one.
+The weights are those of `regard.record`, checked like every recording; they are kept as bytes (weight · 255,
+rounded), so each is within 0.002 of the recorded one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ADJECTIVES = ("black", "red", "old")
 
 
 def record(model: str = "minilm") -> dict[str, Any]:
-    """What the figure needs: tokens, weights of all heads, pairs of adjective and noun, and where they come from."""
+    """What the figure needs: tokens, weights of all heads, pairs of adjective and noun, and their origin."""
     subject = regard.load(model)
     recording = regard.record(subject, SENTENCE)
     tokens = [text.strip() for text in recording.tokens().texts]
