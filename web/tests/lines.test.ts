@@ -109,16 +109,16 @@ describe('the place of a line', () => {
   })
 })
 
-test('the threshold to start with is 0.1, or lower where almost nothing would be drawn', () => {
-  expect(startThreshold(weights)).toBe(0.1)
-  const flat = new SiteWeights(
-    1,
-    4,
-    200,
-    new Float32Array(4).fill(1 / 200 / 100),
-    new Uint8Array(800).fill(100),
-  )
-  expect(startThreshold(flat)).toBeLessThanOrEqual(1 / 200)
+test('the threshold to start with gives about a line for two rows, however flat the weights are', () => {
+  const lines = (min: number) => plain({ ...all, min }).length
+  const rows = 3 * 8
+  const start = startThreshold(weights, all.queries, all.keys)
+  expect(start).toBeGreaterThan(0)
+  expect(lines(start)).toBeGreaterThanOrEqual(rows / 2)
+  const higher = [0.3, 0.2, 0.1, 0.05].filter((min) => min > start)
+  for (const min of higher) expect(lines(min)).toBeLessThan(rows / 2)
+  const flat = new SiteWeights(1, 4, 200, new Float32Array(4).fill(5e-5), new Uint8Array(800).fill(100))
+  expect(startThreshold(flat, range(4), range(200))).toBe(0)
 })
 
 describe('the tokens shown', () => {

@@ -25,6 +25,11 @@ function measured(property: string): string {
 
 export const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 
+/** Pixels of 1 rem: 16, and more on a large screen. */
+export function rem(): number {
+  return parseFloat(getComputedStyle(document.documentElement).fontSize)
+}
+
 let context: CanvasRenderingContext2D | null = null
 
 /** The width of `text` in pixels at `size` pixels. */

@@ -81,22 +81,34 @@ function visit(weights: SiteWeights, choice: Choice, see: Visitor): void {
     })
 }
 
-const THRESHOLDS = [0.1, 0.05, 0.02, 0.01, 0.005]
+const THRESHOLDS = [0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005]
 
-/** A threshold that leaves something to see: 0.1, or less when fewer than two lines a row would reach it. */
-export function startThreshold(weights: SiteWeights): number {
-  return THRESHOLDS.find((min) => reach(weights, min, 2 * weights.queries)) ?? 0
+/**
+ * A threshold that leaves something to see, and not everything: the largest that gives half as many lines as there are
+ * rows, counted over all heads.
+ */
+export function startThreshold(weights: SiteWeights, queries: number[], keys: number[]): number {
+  const enough = (weights.heads * queries.length) / 2
+  return THRESHOLDS.find((min) => reach(weights, queries, keys, min, enough)) ?? 0
 }
 
 /** Whether `enough` weights reach `min`. Rows whose largest possible weight stays below it are not looked at. */
-function reach({ step, code, keys }: SiteWeights, min: number, enough: number): boolean {
+function reach(
+  weights: SiteWeights,
+  queries: number[],
+  keys: number[],
+  min: number,
+  enough: number,
+): boolean {
+  const { step, code } = weights
   let found = 0
-  for (let row = 0; row < step.length; row++) {
-    const least = min / step[row]!
-    if (!(least <= 255)) continue
-    for (let at = row * keys; at < (row + 1) * keys; at++)
-      if (code[at]! >= least && ++found >= enough) return true
-  }
+  for (let head = 0; head < weights.heads; head++)
+    for (const query of queries) {
+      const row = head * weights.queries + query
+      const least = min / step[row]!
+      if (!(least <= 255)) continue
+      for (const key of keys) if (code[row * weights.keys + key]! >= least && ++found >= enough) return true
+    }
   return false
 }
 

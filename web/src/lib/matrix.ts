@@ -30,7 +30,7 @@ export interface Room {
 }
 
 const SMALLEST_LABELLED = 13
-const LARGEST_CELL = 44
+const LARGEST_CELL = 52
 /** The widest label that a matrix makes room for, in pixels. */
 export const LARGEST_LABEL = 104
 const TICKS = 36

@@ -83,7 +83,10 @@ export class Session {
     return talkative(this.weights, plain(this.queryTokens), plain(this.keyTokens))
   })
   /** Weights below this draw no line. */
-  min = $derived.by(() => this.chosen.min ?? (this.weights ? startThreshold(this.weights) : 0))
+  private wantedMin = $derived.by(() => this.chosen.min)
+  min = $derived.by(
+    () => this.wantedMin ?? (this.weights ? startThreshold(this.weights, this.queries, this.keys) : 0),
+  )
   locked = $derived.by(() => this.inSight(this.chosen.token))
   /** The token whose lines alone are shown: the locked one, else the cell's, else the one pointed at. */
   focus: Token | null = $derived.by(() => {
@@ -139,6 +142,7 @@ export class Session {
   /** Take over a state, from the address or from before a new recording. */
   adopt(state: ViewState): void {
     this.chosen = state
+    this.cell = null
     const { sites } = this.header
     const kinds = sites.map((site) => site.kind)
     const kind = state.kind !== null && kinds.includes(state.kind) ? state.kind : kinds[0]!
