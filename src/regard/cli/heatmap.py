@@ -27,7 +27,14 @@ def command() -> Command:
     )
 
 
-def _heatmap(source: Source, layer: int | None, head: int | None, numbers: bool, output: str | None) -> None:
+def _heatmap(
+    source: Source,
+    layer: int | None,
+    head: int | None,
+    kind: str | None,
+    numbers: bool,
+    output: str | None,
+) -> None:
     from regard.show.heatmap import format_of, heatmap, save
 
     pyplot = None
@@ -37,7 +44,7 @@ def _heatmap(source: Source, layer: int | None, head: int | None, numbers: bool,
         format_of(output)  # before the model runs: a wrong name is said at once
     recording, _ = recorded(source)
     window = pyplot.figure() if pyplot else None
-    figure = heatmap(recording, layer=layer or 0, head=head, numbers=numbers, figure=window)
+    figure = heatmap(recording, layer=layer or 0, head=head, kind=kind, numbers=numbers, figure=window)
     if pyplot:
         pyplot.show()
     elif output is not None:

@@ -62,11 +62,12 @@ def start(
     """Serve `page` until Ctrl-C, saying its link; `state` is what the page begins with."""
     from regard.serve.run import run
 
+    chosen = {name: value for name, value in (state or {}).items() if value is not None}
     run(
         session,
         door,
         page=page,
-        fragment=urlencode({**(state or {}), "lang": get_language()}),
+        fragment=urlencode({**chosen, "lang": get_language()}),
         browser=browser,
         started=lambda link: click.echo(say("cli.serve.ready", link=link)),
     )
@@ -74,4 +75,5 @@ def start(
 
 def _serve(model: str | None, port: int | None, browser: bool) -> None:
     session_class, bind = server()
-    start(session_class(model=model or DEFAULT_MODEL), bind(port), browser=browser)
+    with bind(port) as door:
+        start(session_class(model=model or DEFAULT_MODEL), door, browser=browser)

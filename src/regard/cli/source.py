@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from regard.record.recording import Recording
 
 DEFAULT_MODEL = "minilm"
+KINDS = ("self", "causal", "cross")
 RECORDING_SUFFIX = ".regard"
 
 
@@ -40,6 +41,8 @@ class Source:
             return None
         if len(named) > 1 or self.pair is not None:
             raise InvalidArgument(say("cli.error.recording_and_text", file=named[0]))
+        if self.model is not None:
+            raise InvalidArgument(say("cli.error.recording_and_model", file=named[0]))
         return named[0]
 
     def text(self) -> tuple[str, ...]:
@@ -67,10 +70,11 @@ def source_params() -> list[click.Parameter]:
 
 
 def place_params() -> list[click.Parameter]:
-    """Which layer and head."""
+    """Which layer, head and kind of attention."""
     return [
         click.Option(["--layer"], type=int, metavar="N", help=say("cli.option.layer")),
         click.Option(["--head"], type=int, metavar="N", help=say("cli.option.head")),
+        click.Option(["--kind"], type=click.Choice(KINDS), help=say("cli.option.kind")),
     ]
 
 
@@ -98,6 +102,7 @@ def recorded(source: Source) -> tuple[Recording, Subject | None]:
 
         return regard.open(file), None
     texts = source.text()
+    click.echo(say("cli.recording"), err=True)
     subject = loaded(source.model or DEFAULT_MODEL)
     import regard
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import click
-
 from regard.cli.frame import Command
 from regard.cli.serve import server, server_params, start
 from regard.cli.source import DEFAULT_MODEL, Source, place_params, recorded, source_params, taking_source
@@ -20,19 +18,20 @@ def command() -> Command:
     )
 
 
-def _view(source: Source, layer: int | None, head: int | None, port: int | None, browser: bool) -> None:
+def _view(
+    source: Source,
+    layer: int | None,
+    head: int | None,
+    kind: str | None,
+    port: int | None,
+    browser: bool,
+) -> None:
     session_class, bind = server()
-    door = bind(port)  # before minutes of loading: a port in use is said at once
-    click.echo(say("cli.view.recording"), err=True)
-    recording, subject = recorded(source)
-    if layer is not None or head is not None:
-        recording.rows(layer=layer or 0, head=head or 0, row=0)  # refuses what the model does not have
-    session = session_class(model=source.model or (subject.name if subject else DEFAULT_MODEL))
-    session.show(recording, subject)
-    state = {"layer": layer, "head": head}
-    start(
-        session,
-        door,
-        state={name: value for name, value in state.items() if value is not None},
-        browser=browser,
-    )
+    with bind(port) as door:  # before minutes of loading: a port in use is said at once
+        recording, subject = recorded(source)
+        if (layer, head, kind) != (None, None, None):  # refuse at once what the model does not have
+            recording.weights(layer=layer or 0, head=head, kind=kind, rows=slice(0, 1))
+        session = session_class(model=source.model or recording.provenance.model or DEFAULT_MODEL)
+        session.show(recording, subject)
+        state = {"layer": layer, "head": head, "kind": kind}
+        start(session, door, state=state, browser=browser)

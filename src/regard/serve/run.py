@@ -10,6 +10,7 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import uvicorn
 
@@ -23,7 +24,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Door:
-    """A bound socket with the link that opens it."""
+    """A bound socket with the link that opens it; as a context it closes the socket."""
 
     socket: socket.socket
     token: str
@@ -31,6 +32,12 @@ class Door:
     @property
     def port(self) -> int:
         return int(self.socket.getsockname()[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
 
     def link(self, page: str = "", fragment: str = "") -> str:
         """Where a browser finds `page` ("" is the view), with the state of the page in `fragment`."""
