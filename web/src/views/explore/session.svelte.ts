@@ -25,13 +25,14 @@ export class Session {
   readonly canUndo: boolean = $derived(this.#history.past.length > 0)
   readonly canRedo: boolean = $derived(this.#history.future.length > 0)
 
+  /** Start from what the address says. */
   constructor() {
-    this.read()
+    this.#history = begin(decode(readFragment(), language()))
   }
 
-  /** Start from what the address says. */
-  read(): void {
-    this.#history = begin(decode(readFragment(), language()))
+  /** The address has changed: one step, which can be undone. */
+  follow(): void {
+    this.become(decode(readFragment(), language()))
   }
 
   /** Write the state into the address. */
