@@ -4,7 +4,7 @@ import { curveInSight, isDashed, opacity, thickness, type Geometry, type Link } 
 import { LEAN, type MatrixLayout, type Label } from '../lib/matrix'
 import { ramp, type HeadStyle } from '../lib/colours'
 import { escapeXml } from '../lib/text'
-import { FONT, textWidth } from './style'
+import { FONT } from './style'
 
 export interface LinesPicture {
   geometry: Geometry
@@ -57,6 +57,8 @@ export interface Picture {
   scale: { from: string; to: string }
   caption: string[]
   colours: PictureColours
+  /** The width of a text at a size, in pixels. */
+  measure: (text: string, size: number) => number
 }
 
 const MARGIN = 24
@@ -101,7 +103,7 @@ function legend({ heads, colours }: Picture, perRow: number): string {
     .join('')
 }
 
-function linesPart({ lines, queries, keys, headings, styles, colours }: Picture): string {
+function linesPart({ lines, queries, keys, headings, styles, colours, measure }: Picture): string {
   const { width, columnWidth, geometry, links, lit } = lines
   const clip = `<clipPath id="stage"><rect width="${round(width)}" height="${geometry.height}"/></clipPath>`
   const paths = links
@@ -113,7 +115,7 @@ function linesPart({ lines, queries, keys, headings, styles, colours }: Picture)
   const heading = { size: 13, fill: colours.muted, weight: 600 }
   return (
     clip +
-    text(headings.queries, Math.max(columnWidth - 8, textWidth(headings.queries, 14)), -10, {
+    text(headings.queries, Math.max(columnWidth - 8, measure(headings.queries, 14)), -10, {
       ...heading,
       anchor: 'end',
     }) +
