@@ -1,4 +1,4 @@
-"""The lessons as a folder of offline pages: one a chapter and language, with one style and one script for all.
+"""The lessons as a folder of offline pages: one a chapter and language, one style and one script for all.
 
     lessons/index.html   lessons/lessons.css   lessons/lessons.js   lessons/fr/*.html   lessons/en/*.html
 

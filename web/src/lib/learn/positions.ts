@@ -44,19 +44,25 @@ const ALIBI_SLOPE = 0.5
 
 /** One head with Q = K = V = x: positions enter before it (sinusoidal), in queries and keys (rotary) or in the scores
  *  (ALiBi, Press et al. 2022: score − slope · distance). */
-export function pass(words: readonly string[], way: Way): Passed {
-  const plain = words.map((word) => embedding(word))
+export function passVectors(plain: readonly Vector[], way: Way): Passed {
   const x =
     way === 'sinusoidal' ? plain.map((v, p) => v.map((a, c) => a + sinusoidal(p, v.length)[c]!)) : plain
   const turned = way === 'rotary' ? x.map((v, p) => rotate(v, p)) : x
   const rows = turned.map((query, i) => {
     if (way !== 'alibi') return attend(query, turned, x)
     // The bias rides along as one more channel: (q, 1) · (k, −slope·|i−j|·√d) keeps the score one product.
-    const biased = turned.map((key, j) => [...key, -ALIBI_SLOPE * Math.abs(i - j) * Math.sqrt(CHANNELS)])
-    return attend([...query, 1], biased, x, { scale: 1 / Math.sqrt(CHANNELS) })
+    const root = Math.sqrt(query.length)
+    const biased = turned.map((key, j) => [...key, -ALIBI_SLOPE * Math.abs(i - j) * root])
+    return attend([...query, 1], biased, x, { scale: 1 / root })
   })
   return { weights: rows.map((row) => row.weights), outputs: rows.map((row) => row.output) }
 }
+
+export const pass = (words: readonly string[], way: Way): Passed =>
+  passVectors(
+    words.map((word) => embedding(word)),
+    way,
+  )
 
 /** Largest difference between what each word got before the shuffle and what the same word gets after it. */
 export function moved(before: Passed, after: Passed, order: readonly number[]): number {
