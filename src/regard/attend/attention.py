@@ -151,6 +151,8 @@ def attend(problem: Problem) -> Attended:
             result = path.attend(problem)
     else:
         result = path.attend(problem)
+    if not (problem.causal or problem.hides):  # every query sees every key
+        return result
     observable = kind == "cpu" and type(result.output) is Tensor and not compiled_or_transformed()
     if observable and hidden.suspicious(result):
         return hidden.repaired(problem, path.attend, result)
