@@ -160,6 +160,9 @@ function matrixPart({ matrix, headings, markedRow, markedColumn, scale, colours 
     `fill="none" stroke="${stroke}" stroke-width="${thick}"/>`
   const parts = [
     text(headings.matrix, 0, -10, { size: 13, fill: colours.muted, weight: 600 }),
+    `<pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">` +
+      `<path d="M0 0V7" stroke="${colours.line}"/></pattern>` +
+      `<rect x="${layout.left}" y="${layout.top}" width="${round(w)}" height="${round(h)}" fill="url(#hatch)"/>`,
     image
       ? `<image x="${layout.left}" y="${layout.top}" width="${round(w)}" height="${round(h)}" ` +
         `preserveAspectRatio="none" style="image-rendering:pixelated" href="${image.toDataURL()}"/>`

@@ -115,9 +115,8 @@ export interface Painting {
   max: number
   /** Colours as bytes r, g, b, … from weight 0 to `max`. */
   colours: Uint8Array
-  /** Whether a causal rule forbids this cell, and the colour of forbidden cells. */
+  /** Whether a causal rule forbids this cell: it stays transparent, so that it can not be taken for a weight of 0. */
   forbidden: (query: number, key: number) => boolean
-  blank: [number, number, number]
   /** At most this many pixels on a side. */
   limit: number
 }
@@ -140,8 +139,10 @@ export function paintMatrix(weights: SiteWeights, painting: Painting): Pixels {
   const data = new Uint8ClampedArray(4 * width * height)
   const last = colours.length / 3 - 1
   strongest.forEach((weight, at) => {
-    const from = painting.max > 0 ? 3 * Math.round((Math.min(weight, painting.max) / painting.max) * last) : 0
-    for (let c = 0; c < 3; c++) data[4 * at + c] = weight < 0 ? painting.blank[c]! : colours[from + c]!
+    if (weight < 0) return
+    const share = painting.max > 0 ? Math.min(weight, painting.max) / painting.max : 0
+    const from = 3 * Math.round(share * last)
+    data.set(colours.subarray(from, from + 3), 4 * at)
     data[4 * at + 3] = 255
   })
   return { width, height, data }

@@ -8,6 +8,7 @@ import { startThreshold } from '../../lib/lines'
 import type { Header, Sequence, Site, SiteWeights } from '../../lib/payload'
 import type { Source } from '../../lib/source'
 import { parseState, START, stateFragment, type ViewState } from '../../lib/state'
+import { forbiddenBy } from '../../lib/matrix'
 import { label } from '../../lib/text'
 import { talkative } from '../../lib/summary'
 import { isDark } from '../../lib/theme.svelte'
@@ -105,6 +106,18 @@ export class Session {
 
   textOf(token: Token): string {
     return this.tokensOf(token.side).tokens[token.index]!
+  }
+
+  /** Whether the mask of the attention in view forbids `key` to `query`. */
+  forbidden = $derived.by(() =>
+    forbiddenBy(this.current.causal, this.queryTokens.tokens.length, this.keyTokens.tokens.length),
+  )
+
+  /** The tokens in sight on the other side that the mask lets `token` read, or be read by. */
+  readable(token: Token): number[] {
+    return token.side === 'query'
+      ? this.keys.filter((key) => !this.forbidden(token.index, key))
+      : this.queries.filter((query) => !this.forbidden(query, token.index))
   }
 
   /** A token for a sentence: a text that occurs more than once gets its position, as in “the (7)”. */
