@@ -1,7 +1,7 @@
 """Does the explorer keep 60 frames a second while a query is dragged among 12 words?
 
-A real Chromium drags the query by one step a frame. Measured are the frames that came, and the work of the page in
-each: script, style and layout, which must fit into 16.7 ms with room for painting.
+A real Chromium drags the query by one step a frame. Measured are the frames that came, and the work in each:
+script, style and layout, which must fit into 16.7 ms with room for painting.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.report import Row, at_most, write
 WORDS = "the,quick,brown,fox,jumps,over,the,lazy,dog,and,then,sleeps"
 FRAMES = 240
 
-# One move a frame, after which the page has updated and laid itself out: milliseconds of frames, and of work in them.
+# One move a frame, after which the page is laid out again. Gives milliseconds of frames, and of work in them.
 DRAG = """
 async (frames) => {
   const grip = document.querySelector('[data-testid=query]')
