@@ -168,7 +168,9 @@ export interface Link {
   line: Line
 }
 
+// The fan takes this part of a row at most, and this many pixels from head to head.
 const FAN = 0.62
+const LANE = 4.5
 
 /** Place lines between the rows of their tokens. The heads that are shown leave a token side by side, as a fan. */
 export function placeLines(
@@ -181,7 +183,7 @@ export function placeLines(
   const rowOf = (list: number[]) => new Map(list.map((index, row) => [index, row]))
   const queryRow = rowOf(queries)
   const keyRow = rowOf(keys)
-  const spread = heads.length > 1 ? (FAN * at.rowHeight) / (heads.length - 1) : 0
+  const spread = Math.min(LANE, (FAN * at.rowHeight) / Math.max(1, heads.length - 1))
   const lane = new Map(heads.map((head, place) => [head, (place - (heads.length - 1) / 2) * spread]))
   const height = (row: number, head: number) =>
     (row + 0.5) * at.rowHeight - at.scrollTop + (lane.get(head) ?? 0)
