@@ -3,7 +3,7 @@
 // Thickness and opacity both grow linearly with the weight, on one scale for all layers and heads. Of the lines that touch
 // a token in sight, the strongest `limit` are drawn; `total` says how many there were.
 import type { SiteWeights } from './payload'
-import type { Token } from './tokens'
+import { sampled, type Token } from './tokens'
 
 export interface Line {
   head: number
@@ -85,11 +85,12 @@ const THRESHOLDS = [0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005]
 
 /**
  * A threshold that leaves something to see, and not everything: the largest that gives half as many lines as there are
- * rows, counted over all heads.
+ * rows, counted over all heads and up to 64 rows of each.
  */
 export function startThreshold(weights: SiteWeights, queries: number[], keys: number[]): number {
-  const enough = (weights.heads * queries.length) / 2
-  return THRESHOLDS.find((min) => reach(weights, queries, keys, min, enough)) ?? 0
+  const rows = sampled(queries)
+  const enough = (weights.heads * rows.length) / 2
+  return THRESHOLDS.find((min) => reach(weights, rows, keys, min, enough)) ?? 0
 }
 
 /** Whether `enough` weights reach `min`. Rows whose largest possible weight stays below it are not looked at. */

@@ -127,14 +127,19 @@ export function paintMatrix(weights: SiteWeights, painting: Painting): Pixels {
   const width = Math.max(1, Math.min(keys.length, painting.limit))
   const height = Math.max(1, Math.min(queries.length, painting.limit))
   const strongest = new Float32Array(width * height).fill(-1)
+  const across = keys.map((_, column) => Math.floor((column * width) / keys.length))
   queries.forEach((query, row) => {
     const line = Math.floor((row * height) / queries.length) * width
-    keys.forEach((key, column) => {
-      if (painting.forbidden(query, key)) return
-      const at = line + Math.floor((column * width) / keys.length)
-      const weight = weights.at(head, query, key)
+    const source = head * weights.queries + query
+    const scale = weights.step[source]!
+    const start = source * weights.keys
+    for (let column = 0; column < keys.length; column++) {
+      const key = keys[column]!
+      if (painting.forbidden(query, key)) continue
+      const at = line + across[column]!
+      const weight = weights.code[start + key]! * scale
       if (weight > strongest[at]!) strongest[at] = weight
-    })
+    }
   })
   const data = new Uint8ClampedArray(4 * width * height)
   const last = colours.length / 3 - 1

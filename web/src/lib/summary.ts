@@ -1,6 +1,6 @@
 // What a picture says in words and numbers. All of it is computed from the weights in sight; nothing is rescaled.
 import type { SiteWeights } from './payload'
-import type { Token } from './tokens'
+import { sampled, type Token } from './tokens'
 
 /** Mean over heads and queries of the weight that goes to `keys`: 0.61 = 61 % of what these heads read. */
 export function shareOf(weights: SiteWeights, heads: number[], queries: number[], keys: number[]): number {
@@ -79,12 +79,9 @@ export function rampEnd(
   return max > 0 && max < 0.98 * most ? { max, clipped: true } : { max: most, clipped: false }
 }
 
-const SAMPLE = 64
-
 /** The head that gives most weight to other ordinary words, judged by up to 64 rows: something to look at first. */
 export function talkative(weights: SiteWeights, queries: number[], keys: number[]): number {
-  const every = Math.ceil(queries.length / SAMPLE)
-  const sample = queries.filter((_, at) => at % every === 0)
+  const sample = sampled(queries)
   let best = 0
   let most = -1
   for (let head = 0; head < weights.heads; head++) {

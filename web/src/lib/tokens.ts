@@ -30,6 +30,14 @@ export function shownTokens(sequence: Sequence, segment: number | null, specials
     )
 }
 
+const SAMPLE = 64
+
+/** At most 64 of these rows, evenly spread: enough to judge a whole attention by. */
+export function sampled(rows: number[]): number[] {
+  const every = Math.ceil(rows.length / SAMPLE)
+  return rows.filter((_, at) => at % every === 0)
+}
+
 /** The rows [from, to) that a window of `height` pixels shows, with `spare` more on both sides. */
 export function rowsInSight(
   scrollTop: number,
