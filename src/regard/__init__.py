@@ -1,11 +1,14 @@
 """Regard computes, records, shows and explains the attention of transformers.
 
-Every public name is listed here and imported when it is first used, so that `import regard` costs next to nothing.
+Every public name is listed here and imported when it is first used, so that `import regard` costs next to
+nothing.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -52,6 +55,20 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """This package, in which `regard.record` stays the function when something imports the folder `record`.
+
+    Importing a submodule binds it to its name in the package: without this it would cover the function.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _NAMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 if TYPE_CHECKING:  # the same names, for editors and type checkers
