@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from http.cookiejar import CookieJar
@@ -18,6 +16,7 @@ from regard.errors import InvalidArgument
 from regard.serve import run as module
 from regard.serve.run import Door, bind
 from regard.serve.session import Session
+from running import running
 
 
 @pytest.fixture
@@ -25,28 +24,8 @@ def door() -> Iterator[Door]:
     """A running server that shows a small recording."""
     session = Session()
     session.show(small_recording())
-    opened = bind()
-    ready = threading.Event()
-    servers: list[module._Server] = []
-
-    class Kept(module._Server):
-        def __init__(self, *arguments: object) -> None:
-            super().__init__(*arguments)  # type: ignore[arg-type]
-            servers.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_Server", Kept)
-        thread = threading.Thread(
-            target=module.run,
-            args=(session, opened),
-            kwargs={"browser": False, "started": lambda link: ready.set()},
-        )
-        thread.start()
-        assert ready.wait(10)
-    yield opened
-    servers[0].should_exit = True
-    thread.join(10)
-    assert not thread.is_alive()
+    with running(session) as opened:
+        yield opened
 
 
 def test_the_link_opens_the_page_and_its_cookie_the_rest(door: Door) -> None:

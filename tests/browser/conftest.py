@@ -1,0 +1,123 @@
+"""A real Chromium. Whatever goes wrong in a page, or leaves it for another machine, fails the test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.serve.session import Session
+from running import running
+
+FOX = "The quick brown fox jumps over the lazy dog."
+PEN = ("He put the pen in the box.", "It was full.")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+Open = Callable[..., Any]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder drives a browser."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", exc_type=ImportError)
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)))
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium: Any) -> Iterator[Open]:
+    """Open an address and wait for the view; `expected` is a complaint of the browser that belongs."""
+    faults: list[str] = []
+    contexts: list[Any] = []
+
+    def opened(
+        url: str,
+        *,
+        width: int = 1440,
+        height: int = 900,
+        expected: str = "\0",
+        ready: str = "lines-canvas",
+        **options: Any,
+    ) -> Any:
+        home = url.split("/?")[0] if url.startswith("http") else url.split("#")[0]
+        context = chromium.new_context(
+            viewport={"width": width, "height": height}, locale="en-GB", accept_downloads=True, **options
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("pageerror", lambda error: faults.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on(
+            "console",
+            lambda said: (
+                faults.append(f"console: {said.text}")
+                if said.type in ("error", "warning") and expected not in said.text
+                else None
+            ),
+        )
+        page.on(
+            "request",
+            lambda asked: (
+                None
+                if asked.url.startswith((home, "data:", "blob:"))
+                else faults.append(f"request: {asked.url}")
+            ),
+        )
+        page.goto(url)
+        page.get_by_test_id(ready).wait_for()
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+@pytest.fixture(scope="module")
+def session(minilm: Any) -> Session:
+    """The application's state: minilm on the fox sentence."""
+    made = Session(model="minilm")
+    made.show(regard.record(minilm, FOX), minilm)
+    return made
+
+
+@pytest.fixture(scope="module")
+def link(session: Session) -> Iterator[str]:
+    """The link of a running application that shows the fox sentence."""
+    with running(session) as door:
+        yield door.link()
+
+
+@pytest.fixture(scope="module")
+def fox(minilm: Any) -> Any:
+    """The fox sentence, recorded: what Python says about it."""
+    return regard.record(minilm, FOX)
+
+
+@pytest.fixture(scope="module")
+def pair(minilm: Any) -> Any:
+    """Two sentences, recorded."""
+    return regard.record(minilm, *PEN)
