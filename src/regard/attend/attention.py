@@ -2,14 +2,15 @@
 
     output = softmax(mask((softcap · tanh(scale · Q Kᵀ / softcap) + bias) / temperature)) V
 
-The paths, in the order in which they are asked; the first that takes a problem computes it, and all give the
-same:
+The first path that takes a problem computes it, and all give the same:
 
-| path | takes | time | memory |
-| --- | --- | --- | --- |
-| fused | CPU: causal, window, masks, bias, groups, weights, lse, gradients of any order | kernel | O(n) |
-| elsewhere | other devices, the output alone | kernel | O(n) |
-| formula | everything: softcap, dropout, temperatures 0 and ∞, function transforms | formula | O(n²) |
+| path | takes | memory |
+| --- | --- | --- |
+| patterned | CPU: windows, global tokens, blocks, where little is seen; causal, padding, groups, lse | O(n) |
+| split | CPU: few queries, many keys, and cores to spare (decoding) | O(n) |
+| fused | CPU: causal, windows, masks, bias, groups, weights, lse; gradients of any order | O(n) |
+| elsewhere | other devices: causal, windows, masks, bias, groups | O(n) |
+| formula | everything: softcap, dropout, temperatures 0 and ∞, transforms of functions | O(n²) |
 
 Vaswani et al. 2017, "Attention Is All You Need", §3.2.1.
 """
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attend import elsewhere, formula, fused, hidden
+from regard.attend import elsewhere, formula, fused, hidden, patterned, split
 from regard.attend.checks import (
     check_bias,
     check_heads,
@@ -50,6 +51,8 @@ class Path(NamedTuple):
 
 
 PATHS = (
+    Path(patterned.takes, patterned.attend),
+    Path(split.takes, split.attend),
     Path(fused.takes, fused.attend),
     Path(elsewhere.takes, elsewhere.attend),
     Path(formula.takes, formula.attend),

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.attend.checks import check_key_mask, check_mask
 from regard.attend.mask import And, Mask
 from regard.attend.mask_rules import Causal, Dense, KeyMask, Padding, Window
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
+
+
+Sides = tuple[int | None, int | None]
 
 
 class Problem(NamedTuple):
@@ -26,7 +30,7 @@ class Problem(NamedTuple):
     key: Float[Tensor, "b g k d"]
     value: Float[Tensor, "b g k dv"]
     causal: bool  # j ≤ p
-    window: tuple[int | None, int | None] | None  # p − left ≤ j ≤ p + right
+    window: Sides | None  # p − left ≤ j ≤ p + right
     key_mask: Bool[Tensor, "b k"] | None
     mask: Bool[Tensor, "*bh q k"] | Mask | None  # what remains
     bias: Float[Tensor, "*bh q k"] | None
@@ -80,66 +84,82 @@ class Problem(NamedTuple):
 
 
 def simplify(problem: Problem) -> Problem:
-    """The same problem with its rules taken apart, and without those that forbid nothing."""
-    queries, keys = problem.query.shape[2], problem.key.shape[2]
-    causal, window, key_mask, mask = problem.causal, problem.window, problem.key_mask, problem.mask
-    if isinstance(mask, Mask):
-        rest: Mask | None = None
-        for rule in _conjuncts(mask):
-            if isinstance(rule, Causal):
-                causal = True
-            elif isinstance(rule, Window):
-                window = (
-                    (rule.left, rule.right) if window is None else _narrower(window, (rule.left, rule.right))
-                )
-            elif isinstance(rule, KeyMask | Padding) and _fits(rule, problem):
-                padding = rule.tile(slice(0, 1), slice(0, keys), (queries, keys), problem.query.device)[
-                    :, 0, 0
-                ]
-                key_mask = padding if key_mask is None else key_mask & padding
-            else:
-                rest = rule if rest is None else rest & rule
-        mask = rest.tensor if isinstance(rest, Dense) else rest
-        if isinstance(mask, Tensor):
-            mask = mask.to(problem.query.device)
-    if window is not None:
-        left, right = window
-        if causal:
-            right, causal = 0, False
-        if left is not None and left >= keys - 1:  # as far as the first key, from anywhere
-            left = None
-        if right is not None and right >= max(queries, keys) - 1:
-            right = None
-        if left is None and right in (None, 0):
-            causal, window = right == 0, None
+    """The same problem with its rules taken apart, and without what forbids nothing or is never seen."""
+    if isinstance(problem.mask, Mask):
+        problem = _take_apart(problem, problem.mask)
+    if problem.window is not None:
+        problem = _narrow(problem, problem.window)
+    if problem.causal and problem.query.shape[2] == 1:  # the one query lies on the last key
+        return problem._replace(causal=problem.key.shape[2] == 0)
+    return problem
+
+
+def _take_apart(p: Problem, mask: Mask) -> Problem:
+    """Rules that are and-ed together, each in the place that the paths know it from."""
+    shape = (p.query.shape[0], p.query.shape[1], p.query.shape[2], p.key.shape[2])
+    lengths, device = shape[2:], p.query.device
+    causal, window, key_mask = p.causal, p.window, p.key_mask
+    rest: Mask | None = None
+    for rule in _conjuncts(mask):
+        if isinstance(rule, Causal):
+            causal = True
+        elif isinstance(rule, Window):
+            window = _narrower(window or (None, None), (rule.left, rule.right))
+        elif isinstance(rule, KeyMask | Padding):
+            padding = rule.tile(slice(0, 1), slice(0, shape[3]), lengths, device)[:, 0, 0]
+            check_key_mask(padding, shape[0], shape[3])
+            key_mask = padding if key_mask is None else key_mask & padding
         else:
-            window = (left, right)
-    if causal and queries == 1:  # the one query lies on the last key
-        causal = keys == 0
-    return problem._replace(causal=causal, window=window, key_mask=key_mask, mask=mask)
+            rest = rule if rest is None else rest & rule
+    if not isinstance(rest, Dense):
+        return p._replace(causal=causal, window=window, key_mask=key_mask, mask=rest)
+    check_mask(rest.tensor, shape)
+    return p._replace(causal=causal, window=window, key_mask=key_mask, mask=rest.tensor.to(device))
 
 
-def default_scale(channels: int) -> float:
-    """1 / √d. With no channels all scores are 0, whatever the scale."""
-    return 1 / math.sqrt(channels) if channels else 1.0
+def _narrow(p: Problem, window: Sides) -> Problem:
+    """The window with what it shares with causality, and without the keys before all windows."""
+    left, right = window
+    if p.causal:
+        p, right = p._replace(causal=False), 0
+    queries, keys = p.query.shape[2], p.key.shape[2]
+    before = 0 if left is None else keys - queries - left
+    if before > 0 and not p.weights and not isinstance(p.mask, Mask):
+        p = p._replace(
+            key=p.key[:, :, before:],
+            value=p.value[:, :, before:],
+            key_mask=None if p.key_mask is None else p.key_mask[:, before:],
+            mask=None if p.mask is None else _columns(p.mask, before),
+            bias=None if p.bias is None else _columns(p.bias, before),
+        )
+        keys -= before
+    if left is not None and left >= keys - 1:  # as far as the first key, from anywhere
+        left = None
+    if right is not None and right >= max(queries, keys) - 1:
+        right = None
+    if left is None and right in (None, 0):
+        return p._replace(window=None, causal=right == 0)
+    return p._replace(window=(left, right))
 
 
-def _fits(rule: KeyMask | Padding, problem: Problem) -> bool:
-    """Whether a rule of padding has a length for every item; if not, its own error names the numbers."""
-    return isinstance(rule, Padding) or rule.key_mask.shape[1] == problem.key.shape[2]
+def _columns(x: Tensor, start: int) -> Tensor:
+    return x if x.shape[-1] == 1 else x[..., start:]
 
 
 def _conjuncts(mask: Mask) -> list[Mask]:
     return [*_conjuncts(mask.left), *_conjuncts(mask.right)] if isinstance(mask, And) else [mask]
 
 
-def _narrower(
-    one: tuple[int | None, int | None], other: tuple[int | None, int | None]
-) -> tuple[int | None, int | None]:
+def _narrower(one: Sides, other: Sides) -> Sides:
     left, right = (
-        min((s for s in sides if s is not None), default=None) for sides in zip(one, other, strict=True)
+        min((n for n in sides if n is not None), default=None) for sides in zip(one, other, strict=True)
     )
     return left, right
+
+
+def default_scale(channels: int) -> float:
+    """1 / √d. With no channels all scores are 0, whatever the scale."""
+    return 1 / math.sqrt(channels) if channels else 1.0
 
 
 def compiled_or_transformed() -> bool:
