@@ -43,7 +43,7 @@ export function pythonCode(state: State, say: Comments): string {
 
   if (state.positions === 'sinusoidal') {
     lines.push('', `# ${say.sinusoidal}`)
-    lines.push(`position = ${float(state.size)} * regard.positions.sinusoidal(${n}, 2, dtype=torch.float64)`)
+    lines.push(`position = ${float(state.size)} * regard.positions.sinusoidal(torch.arange(${n}), 2, dtype=torch.float64)`)
     lines.push('query, key = query + position, key + position')
   }
 
@@ -63,8 +63,8 @@ export function pythonCode(state: State, say: Comments): string {
 
   if (state.positions === 'rotary') {
     lines.push('', `# ${say.rotary}`)
-    lines.push(`places = ${float(state.turn)} * torch.arange(${n}, dtype=torch.float64)`)
-    lines.push('query, key = (regard.positions.rotary(x, positions=places) for x in (query, key))')
+    lines.push(`angle = ${float(state.turn)} * torch.arange(${n}, dtype=torch.float64)[:, None]`)
+    lines.push('query, key = (regard.positions.rotate(x, angle.cos(), angle.sin()) for x in (query, key))')
   }
 
   lines.push('', `# ${say.attention}`)
