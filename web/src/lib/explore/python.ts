@@ -43,7 +43,9 @@ export function pythonCode(state: State, say: Comments): string {
 
   if (state.positions === 'sinusoidal') {
     lines.push('', `# ${say.sinusoidal}`)
-    lines.push(`position = ${float(state.size)} * regard.positions.sinusoidal(torch.arange(${n}), 2, dtype=torch.float64)`)
+    lines.push(
+      `position = ${float(state.size)} * regard.positions.sinusoidal(torch.arange(${n}), 2, dtype=torch.float64)`,
+    )
     lines.push('query, key = query + position, key + position')
   }
 

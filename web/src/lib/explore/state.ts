@@ -85,10 +85,7 @@ export function moveVector(state: State, kind: Kind, place: number, to: Point): 
 
 /** What may stand as a word: no spaces, no commas, at most 14 characters. */
 export const cleanWord = (text: string): string =>
-  text
-    .replace(/[\s,;]+/g, '')
-    .normalize('NFC')
-    .slice(0, 14)
+  [...text.replace(/[\s,;]+/g, '').normalize('NFC')].slice(0, 14).join('')
 
 /** Vectors for a word that is not known yet: spread by the golden angle, so that new words do not sit on each other. */
 export function newVectors(nth: number): Vectors {

@@ -38,4 +38,4 @@ export function whoAnswers(
 }
 
 export const coordinates = (point: readonly [number, number]): string =>
-  `(${signed(point[0])}${t('explore.semicolon')}${signed(point[1])})`
+  `(${signed(point[0])}${t('explore.semicolon')}${signed(point[1])})`.replaceAll(' ', '\u00a0')

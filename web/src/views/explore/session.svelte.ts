@@ -18,7 +18,7 @@ export class Session {
   readonly weights: number[] = $derived(this.shown.weights[this.state.chosen]!)
   readonly query: Point = $derived(this.shown.queries[this.state.chosen]!)
   readonly output: Point = $derived(this.shown.outputs[this.state.chosen]!)
-  readonly entropy: number = $derived(entropy(this.weights))
+  readonly entropy: number = $derived(Math.max(0, entropy(this.weights)))
   /** The words as panels write them: those that stand twice with their place. */
   readonly names: readonly string[] = $derived(names(this.state.words))
   readonly word: string = $derived(this.state.words[this.state.chosen]!)
