@@ -1,0 +1,157 @@
+"""Any block mask, by gathering: every block of queries is given the blocks of keys that it sees, side by
+side.
+
+    query block r  ×  [key block c : block_mask[r, c]]       one product of (size, d) and (count · size, d)
+
+Items and heads are laid out as one row of blocks, and each block of queries is a task of its own; tasks that
+see equally many blocks are done together, a few at a time, so that what was gathered is still in the cache
+when it is used. Gradients of keys are scattered back the same way. Work is proportional to the blocks that
+are seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from regard.attend import kernel
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+CHUNK = 1 << 19  # numbers in the keys that are gathered at once
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Some blocks of queries that see equally many blocks of keys; indices count over items, heads and
+    blocks."""
+
+    rows: Int[Tensor, " tasks"]
+    cols: Int[Tensor, "tasks count"]
+    bias: Float[Tensor, "tasks 1 size keys"] | None
+
+    def queries(self, x: Float[Tensor, "blocks size *d"]) -> Float[Tensor, "tasks 1 size *d"]:
+        return x.index_select(0, self.rows)[:, None]
+
+    def keys(self, x: Float[Tensor, "blocks size d"]) -> Float[Tensor, "tasks 1 keys d"]:
+        """The blocks of each task, side by side."""
+        return x.index_select(0, self.cols.flatten()).view(len(self.rows), 1, -1, x.shape[2])
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which block of `size` queries sees which block of `size` keys; with causality only the past in it."""
+
+    block_mask: Bool[Tensor, "b h r c"]
+    size: int
+    causal: bool
+
+    def attend(
+        self,
+        query: Float[Tensor, "b h q d"],
+        key: Float[Tensor, "b g k d"],
+        value: Float[Tensor, "b g k d"],
+        key_mask: Bool[Tensor, "b k"] | None,
+        scale: float,
+    ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b h q"]]:
+        """Output and lse."""
+        q, k, v = (self._cut(x) for x in (query, key, value))  # (b · heads · blocks, size, d)
+        output = torch.zeros_like(q)
+        lse = q.new_full(q.shape[:2], -torch.inf)
+        for tasks in self._tasks(query, key, key_mask):
+            found = kernel.forward(tasks.queries(q), tasks.keys(k), tasks.keys(v), tasks.bias, scale)
+            output.index_copy_(0, tasks.rows, found[0][:, 0])
+            lse.index_copy_(0, tasks.rows, found[1][:, 0])
+        return self._join(output, query), self._join(lse[..., None], query)[..., 0]
+
+    def attend_backward(
+        self,
+        grad_output: Float[Tensor, "b h q d"],
+        grad_lse: Float[Tensor, "b h q"] | None,
+        query: Float[Tensor, "b h q d"],
+        key: Float[Tensor, "b g k d"],
+        value: Float[Tensor, "b g k d"],
+        output: Float[Tensor, "b h q d"],
+        lse: Float[Tensor, "b h q"],
+        key_mask: Bool[Tensor, "b k"] | None,
+        scale: float,
+    ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"], Float[Tensor, "b g k d"]]:
+        """Gradients of query, key and value."""
+        q, k, v, do, out = (self._cut(x) for x in (query, key, value, grad_output, output))
+        row_lse = self._cut(lse[..., None])[..., 0]
+        d_lse = None if grad_lse is None else self._cut(grad_lse[..., None])[..., 0]
+        dq, dk, dv = (do.new_zeros(x.shape) for x in (q, k, v))
+        for tasks in self._tasks(query, key, key_mask):
+            grads = kernel.backward(
+                tasks.queries(do),
+                None if d_lse is None else tasks.queries(d_lse),
+                tasks.queries(q),
+                tasks.keys(k),
+                tasks.keys(v),
+                tasks.queries(out),
+                tasks.queries(row_lse),
+                tasks.bias,
+                scale,
+            )
+            dq.index_copy_(0, tasks.rows, grads[0][:, 0])
+            for total, more in ((dk, grads[1]), (dv, grads[2])):
+                total.index_add_(0, tasks.cols.flatten(), more.reshape(-1, *total.shape[1:]))
+        return self._join(dq, query), self._join(dk, key), self._join(dv, value)
+
+    def _cut(self, x: Float[Tensor, "b h n d"]) -> Float[Tensor, "blocks size d"]:
+        """Blocks of all items and heads in a row; the last of each is filled up with zeros."""
+        missing = -x.shape[2] % self.size
+        x = torch.nn.functional.pad(x, (0, 0, 0, missing)) if missing else x
+        return x.reshape(-1, self.size, x.shape[3])
+
+    def _join(self, x: Float[Tensor, "blocks size d"], like: Tensor) -> Float[Tensor, "b h n d"]:
+        b, h, n, _ = like.shape
+        return x.reshape(b, h, -1, x.shape[2])[:, :, :n].contiguous()
+
+    def _tasks(self, query: Tensor, key: Tensor, key_mask: Tensor | None) -> Iterator[Tasks]:
+        (batch, heads, queries, channels), (kv_heads, keys) = query.shape, key.shape[1:3]
+        if query.numel() == 0 or keys == 0:
+            return
+        rows, cols = -(-queries // self.size), -(-keys // self.size)
+        seen = self.block_mask.expand(batch, heads, rows, cols)
+        if self.causal:  # a block whose first key lies behind the last query of the row is not worth a visit
+            last = torch.arange(1, rows + 1, device=seen.device).mul(self.size).clamp(max=queries) - 1
+            first = torch.arange(cols, device=seen.device) * self.size
+            seen = seen & (first <= last[:, None] + keys - queries)
+        item, head, _, col = seen.nonzero(as_tuple=True)  # in the order of the rows
+        col = (item * kv_heads + head // (heads // kv_heads)) * cols + col
+        count = seen.sum(dim=-1).flatten()
+        start = count.cumsum(0) - count
+        for size in sorted(set(count.tolist()) - {0}):
+            same = (count == size).nonzero()[:, 0]
+            columns = col[start[same][:, None] + torch.arange(size, device=col.device)]  # (tasks, count)
+            step = max(1, CHUNK // (size * self.size * channels))
+            for at in range(0, len(same), step):
+                chosen = same[at : at + step], columns[at : at + step]
+                yield Tasks(*chosen, self._bias(*chosen, query, key, key_mask))
+
+    def _bias(
+        self, rows: Tensor, cols: Tensor, query: Tensor, key: Tensor, key_mask: Tensor | None
+    ) -> Float[Tensor, "tasks 1 size keys"] | None:
+        """−∞ on padding, behind the last key, and with causality on the future; None if all is allowed."""
+        heads, queries, keys = query.shape[1], query.shape[2], key.shape[2]
+        if not self.causal and key_mask is None and keys % self.size == 0:
+            return None
+        within = torch.arange(self.size, device=rows.device)
+        blocks = -(-keys // self.size)
+        position = (cols % blocks * self.size)[..., None] + within  # (tasks, count, size)
+        position = position.flatten(1)[:, None, None]  # (tasks, 1, 1, keys)
+        allowed = position < keys
+        if key_mask is not None:
+            item = rows // (heads * -(-queries // self.size))
+            allowed = allowed & key_mask[item[:, None, None, None], position.clamp(max=keys - 1)]
+        if self.causal:
+            row = (rows % -(-queries // self.size) * self.size)[:, None] + within  # (tasks, size)
+            allowed = allowed & (position <= row[:, None, :, None] + keys - queries)
+        shape = (-1, -1, self.size, -1)
+        return kernel.as_bias(allowed.expand(shape), query.dtype)
