@@ -90,18 +90,16 @@ def attention(
         causal: no query sees a later key. The last query lies on the last key, whatever their numbers.
         window: keys (left, right) that a query sees on either side of its own, inclusive; None: no limit.
         scale: of the scores, 1/√d if not given.
-        temperature: divides the logits, ≥ 0. At 0 the largest logits share all weight, at ∞ all allowed keys
-            do.
+        temperature: divides the logits, ≥ 0. At 0 the largest share all weight, at ∞ all allowed keys do.
         softcap: c bounds the scaled scores to ±c, by c · tanh(score / c), before the bias.
         dropout_p: share of the weights that is dropped in the output, only if `training`.
         return_weights: also give the weights (b, h, q, k), before dropout. O(q · k) memory.
-        return_lse: also give the log-sum-exp of the logits (b, h, q), float32 or wider; −∞ where no key is
-            allowed.
+        return_lse: also give the log-sum-exp of the logits (b, h, q), float32 or wider; −∞ if empty.
 
-    Returns the output (b, h, q, dv), or an `Attended` of output, weights and lse if one of these is asked
-    for. All that forbids is and-ed. A row with no allowed key has output 0, weights 0, lse −∞ and gradients
-    0. What no query may see, be it not-a-number, reaches no output and no gradient. Softmax is in float32 or
-    wider. Raises `InvalidArgument` if shapes, dtypes or numbers cannot be right.
+    Returns the output (b, h, q, dv), or an `Attended` of output, weights and lse if one of these is asked for.
+    All that forbids is and-ed. A row with no allowed key has output 0, weights 0, lse −∞ and gradients 0. What no
+    query may see, be it not-a-number, reaches no output and no gradient. Softmax is in float32 or wider.
+    Raises `InvalidArgument` if shapes, dtypes or numbers cannot be right.
 
     >>> query, key, value = torch.randn(3, 1, 8, 100, 64).unbind()
     >>> attention(query, key, value, causal=True).shape

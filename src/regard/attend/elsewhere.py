@@ -28,9 +28,7 @@ def takes(p: Problem) -> bool:
         and p.softcap is None
         and not p.dropout_p
         and 0 < p.temperature < math.inf
-        and 0 not in p.query.shape
-        and 0 not in p.key.shape
-        and 0 not in p.value.shape
+        and not p.nothing
         and not transformed()
     )
 

@@ -37,9 +37,11 @@ def attend(problem: Problem) -> Attended:
     """Output, and weights and lse where wanted."""
     p = without_hidden(problem) if problem.hides else problem
     batch, heads, queries, _ = p.query.shape
+    if torch.is_grad_enabled() or compiled_or_transformed():
+        return _rows(p)
     step = max(1, ROWS_AT_ONCE // max(1, batch * heads * p.key.shape[2]))
-    if step >= queries or compiled_or_transformed() or torch.is_grad_enabled():
-        return _rows(p, slice(0, queries))
+    if step >= queries:
+        return _rows(p)
     parts = [_rows(p, slice(start, min(start + step, queries))) for start in range(0, queries, step)]
     output, weights, lse = zip(*parts, strict=True)
     return Attended(
@@ -49,16 +51,20 @@ def attend(problem: Problem) -> Attended:
     )
 
 
-def _rows(p: Problem, rows: slice) -> Attended:
-    """The formula on some of the rows."""
+def _rows(p: Problem, rows: slice | None = None) -> Attended:
+    """The formula on some of the rows, or on all."""
     wide = torch.promote_types(p.query.dtype, torch.float32)
-    query, key, value = (x.to(wide) for x in (p.query[:, :, rows], p.key, p.value))
+    query, bias = p.query, p.bias
+    if rows is not None:
+        query = query[:, :, rows]
+        bias = bias if bias is None or bias.shape[-2] == 1 else bias[..., rows, :]
+    query, key, value = (x.to(wide) for x in (query, p.key, p.value))
     heads = query.shape[1]
     logits = _unfold(_fold(query * p.scale, key) @ key.mT, heads)  # (b, h, rows, k)
     if p.softcap is not None:
         logits = p.softcap * torch.tanh(logits / p.softcap)
-    if p.bias is not None:
-        logits = logits + (p.bias if p.bias.shape[-2] == 1 else p.bias[..., rows, :]).to(wide)
+    if bias is not None:
+        logits = logits + bias.to(wide)
     allowed = p.allowed(rows)
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -math.inf)
@@ -75,10 +81,10 @@ def _fold(x: Float[Tensor, "b h q c"], key: Float[Tensor, "b g k d"]) -> Float[T
     kv_heads = key.shape[1]
     if x.shape[1] == kv_heads:
         return x
-    return x.reshape(x.shape[0], kv_heads, x.shape[1] // kv_heads * x.shape[2], x.shape[3])
+    return x.unflatten(1, (kv_heads, x.shape[1] // kv_heads)).flatten(2, 3)  # type: ignore[no-untyped-call]
 
 
 def _unfold(x: Float[Tensor, "b g rq c"], heads: int) -> Float[Tensor, "b h q c"]:
     if x.shape[1] == heads:
         return x
-    return x.reshape(x.shape[0], heads, x.shape[1] * x.shape[2] // heads, x.shape[3])
+    return x.unflatten(2, (heads // x.shape[1], -1)).flatten(1, 2)  # type: ignore[no-untyped-call]

@@ -42,9 +42,7 @@ def takes(p: Problem) -> bool:
         and not p.dropout_p
         and 0 < p.temperature < math.inf
         and not (p.bias is not None and p.bias.requires_grad)
-        and 0 not in p.query.shape
-        and 0 not in p.key.shape
-        and 0 not in p.value.shape
+        and not p.nothing
         and not transformed()
         and not (torch.compiler.is_compiling() and (p.weights or (p.lse and wants_grad(p))))
     )
@@ -68,7 +66,7 @@ def attend(problem: Problem) -> Attended:
     if only_causal:  # the kernel knows this one, with padding too
         bias, _ = as_bias(p._replace(causal=False))
         empty = None if p.key_mask is None else p.key_mask.cumsum(dim=-1)[:, None] == 0  # (b, 1, q)
-    elif queries * keys > MASK_AT_ONCE and not (grad or compiling or p.weights):
+    elif not (grad or compiling or p.weights) and queries * keys > MASK_AT_ONCE:
         return _some_rows_at_a_time(p)
     else:
         bias, empty = as_bias(p)
@@ -144,7 +142,8 @@ def _run(
     batch, heads, queries, _ = p.query.shape
     kv_heads, channels = p.key.shape[1], p.value.shape[3]
     query, key, value = _same_channels(p.query, p.key, p.value)
-    fold = heads != kv_heads and not causal and p.group * queries <= FEW_ROWS
+    few = queries == 1 or (not torch.compiler.is_compiling() and p.group * queries <= FEW_ROWS)
+    fold = heads != kv_heads and not causal and few
     if fold:  # the heads of a group as rows: their keys are read once
         query = query.reshape(batch, kv_heads, p.group * queries, query.shape[3])
         bias, empty = (

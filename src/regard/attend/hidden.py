@@ -33,7 +33,7 @@ def without_hidden(p: Problem) -> Problem:
         seen = p.key_mask[:, None, :, None]  # (b, 1, k, 1)
         return p._replace(key=p.key.where(seen, 0), value=p.value.where(seen, 0))
     allowed = p.allowed()
-    if allowed is None or 0 in p.query.shape or 0 in p.key.shape:
+    if allowed is None or p.nothing:
         return p
     allowed = allowed.reshape((1,) * (4 - allowed.ndim) + tuple(allowed.shape))
     seen = allowed.any(dim=2)[..., None]  # (b, h, k, 1)

@@ -35,21 +35,22 @@ def takes(p: Problem) -> bool:
     """
     if p.window is None and p.mask is None:
         return False
-    keys = p.key.shape[2]
     if (
-        keys < FEWEST_KEYS
-        or p.query.device.type != "cpu"
+        p.query.device.type != "cpu"
         or p.weights
         or p.bias is not None
         or p.softcap is not None
         or p.dropout_p
         or not 0 < p.temperature < math.inf
-        or 0 in p.query.shape
-        or 0 in p.value.shape
+        or p.nothing
         or transformed()
     ):
         return False
-    band = _band(p)
+    band, keys = _band(p), p.key.shape[2]
+    if torch.compiler.is_compiling():  # lengths are symbols: a comparison would tie the graph to its outcome
+        return band is not None
+    if keys < FEWEST_KEYS:
+        return False
     if band is not None:
         left, right = band.window
         return left + right + 1 + band.global_tokens <= LARGEST_SHARE * keys
@@ -106,7 +107,7 @@ def _band(p: Problem) -> _Band | None:
 
 def _is_sparse(p: Problem) -> bool:
     """Whether the mask is made of large enough blocks, few enough of which are seen."""
-    if not isinstance(p.mask, BlockMask) or p.mask.size < SMALLEST_BLOCK or torch.compiler.is_compiling():
+    if not isinstance(p.mask, BlockMask) or p.mask.size < SMALLEST_BLOCK:
         return False
     queries, keys = p.query.shape[2], p.key.shape[2]
     if p.window is not None or queries != keys:

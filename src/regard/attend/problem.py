@@ -48,6 +48,11 @@ class Problem(NamedTuple):
         return heads // kv_heads if kv_heads else 1
 
     @property
+    def nothing(self) -> bool:
+        """Whether an axis has the size 0."""
+        return not (self.query.numel() and self.key.numel() and self.value.numel())
+
+    @property
     def hides(self) -> bool:
         """Whether there may be keys that no query sees, or queries that see no key."""
         rule = self.key_mask is not None or self.mask is not None or self.bias is not None
@@ -122,6 +127,8 @@ def _narrow(p: Problem, window: Sides) -> Problem:
     left, right = window
     if p.causal:
         p, right = p._replace(causal=False), 0
+    if torch.compiler.is_compiling():  # lengths are symbols: a comparison would tie the graph to its outcome
+        return p._replace(window=(left, right))
     queries, keys = p.query.shape[2], p.key.shape[2]
     before = 0 if left is None else keys - queries - left
     if before > 0 and not p.weights and not isinstance(p.mask, Mask):

@@ -29,14 +29,14 @@ def takes(p: Problem) -> bool:
     """Few rows for each key head, many keys, cores to spare; in inference, and without weights."""
     batch, kv_heads, keys, channels = p.key.shape
     return (
-        keys >= 2 * FEWEST_KEYS
+        not torch.compiler.is_compiling()
+        and keys >= 2 * FEWEST_KEYS
         and p.group * p.query.shape[2] <= fused.FEW_ROWS
         and batch * kv_heads < torch.get_num_threads()
         and 1 in (batch, kv_heads)
         and channels == p.value.shape[3]
         and p.query.stride(3) == p.key.stride(3) == p.value.stride(3) == 1
         and not p.weights
-        and not torch.compiler.is_compiling()
         and fused.takes(p)
         and not fused.wants_grad(p)
     )
