@@ -121,3 +121,19 @@ def fox(minilm: Any) -> Any:
 def pair(minilm: Any) -> Any:
     """Two sentences, recorded."""
     return regard.record(minilm, *PEN)
+
+
+@pytest.fixture(scope="module")
+def explorer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The explorer as the one file that `regard explore -o` writes."""
+    from regard.show.pages import write_page
+
+    return write_page("explore", tmp_path_factory.mktemp("explorer") / "explorer.html")
+
+
+@pytest.fixture
+def explorer(visit: Open, explorer_file: Path) -> Open:
+    """Open that file with a fragment."""
+    return lambda fragment="lang=fr", **options: visit(
+        f"{explorer_file.as_uri()}#{fragment}", ready="query", **options
+    )

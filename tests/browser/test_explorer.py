@@ -2,80 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+
+from explorer_page import TIP, centre, drag, entropy, plane_point, weights, winner
 
 playwright = pytest.importorskip("playwright.sync_api", exc_type=ImportError)
-
-ROOT = Path(__file__).parents[2]
-WORDS = {
-    lang: json.loads((ROOT / f"web/src/i18n/{lang}.json").read_text(encoding="utf-8"))
-    for lang in ("fr", "en")
-}
 Open = Callable[..., Any]
-
-
-@pytest.fixture
-def explorer(visit: Open, explorer_file: Path) -> Open:
-    """Open the file with a fragment."""
-    return lambda fragment="lang=fr", **options: visit(
-        f"{explorer_file.as_uri()}#{fragment}", ready="query", **options
-    )
-
-
-@pytest.fixture(scope="module")
-def explorer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from regard.show.pages import write_page
-
-    return write_page("explore", tmp_path_factory.mktemp("explorer") / "explorer.html")
-
-
-# Reading the page.
-
-
-def weights(page: Any) -> list[float]:
-    """The bars of the word that asks; a forbidden one counts as 0."""
-    said = page.locator("[data-testid^=weight-]").all_inner_texts()
-    return [float(text.replace(",", ".") or 0) for text in said]
-
-
-def winner(page: Any) -> str:
-    row = weights(page)
-    return page.get_by_test_id(f"word-{row.index(max(row))}").locator(".text").inner_text()
-
-
-def entropy(page: Any) -> float:
-    found = re.search(r"\d+[.,]\d+", page.locator(".entropy").inner_text())
-    assert found
-    return float(found[0].replace(",", "."))
-
-
-def centre(page: Any, selector: str) -> tuple[float, float]:
-    box = page.locator(selector).bounding_box()
-    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-
-TIP, PLANE = "[data-testid=query] .grip", "section.keys svg"
-
-
-def plane_point(page: Any, x: float, y: float, plane: str = PLANE) -> tuple[float, float]:
-    """Pixels of a point of the keys panel, whose square reaches from −3.6 to 3.6."""
-    box = page.locator(plane).bounding_box()
-    return box["x"] + box["width"] * (0.5 + x / 7.2), box["y"] + box["height"] * (0.5 - y / 7.2)
-
-
-def drag(page: Any, start: tuple[float, float], *way: tuple[float, float]) -> None:
-    page.mouse.move(*start)
-    page.mouse.down()
-    for point in way:
-        page.mouse.move(*point, steps=4)
-    page.mouse.up()
 
 
 # The figures of the example.
@@ -221,10 +158,13 @@ def test_a_bar_and_a_row_choose_the_word_that_asks(explorer: Open) -> None:
 
 def test_forbidden_cells_are_empty_not_zero(explorer: Open) -> None:
     page = explorer("lang=fr&causal=on")
-    alpha = """(canvas) => [[0, 0], [0, 6], [6, 0], [3, 4]].map(([i, j]) => {
-        const [x, y] = [((j + 0.2) * canvas.width) / 7, ((i + 0.2) * canvas.height) / 7]
-        return canvas.getContext('2d').getImageData(x, y, 1, 1).data[3]
-    })"""
+    alpha = """(canvas) => {
+        const { width, height } = canvas
+        const { data } = canvas.getContext('2d').getImageData(0, 0, width, height)
+        const along = (cell, side) => Math.floor(((cell + 0.2) * side) / 7)
+        const alpha = ([i, j]) => data[4 * (along(i, height) * width + along(j, width)) + 3]
+        return [[0, 0], [0, 6], [6, 0], [3, 4]].map(alpha)
+    }"""
     assert page.locator("section.weights canvas").evaluate(alpha) == [255, 0, 255, 0]
     assert page.locator("[data-testid^=weight-]").all_inner_texts()[2:] == [""] * 5
     assert sum(weights(page)) == pytest.approx(1, abs=0.011)
@@ -261,167 +201,3 @@ def test_heads_stand_side_by_side(explorer: Open) -> None:
     before = page.locator(".mixing").inner_text()
     page.locator(".heads .card").nth(2).get_by_role("spinbutton").first.fill("10")
     assert page.locator(".mixing").inner_text() != before
-
-
-# Words, undo, address.
-
-
-def test_words_are_edited_added_and_removed_from_two_to_twelve(explorer: Open) -> None:
-    page = explorer()
-    page.get_by_role("button", name="Modifier les mots").click()
-    page.get_by_label("Mot 2").fill("chien")
-    page.get_by_label("Mot 2").press("Enter")
-    assert winner(page_done(page)) == "noir"
-    assert "o(chien)" in page.get_by_test_id("sum").inner_text()
-    page.get_by_role("button", name="Modifier les mots").click()
-    for i in range(5):
-        page.get_by_label("Nouveau mot").fill(f"mot{i}")
-        page.get_by_label("Nouveau mot").press("Enter")
-    assert page.get_by_label("Nouveau mot").count() == 0
-    for _ in range(10):
-        page.locator(".remove").first.click()
-    assert page.locator(".remove:disabled").count() == 2
-
-
-def page_done(page: Any) -> Any:
-    page.get_by_role("button", name="Terminé").click()
-    return page
-
-
-def test_one_drag_is_one_step_of_undo(explorer: Open) -> None:
-    page = explorer()
-    before = weights(page)
-    drag(page, centre(page, TIP), plane_point(page, 1, 1), plane_point(page, -1, 1.5))
-    after = weights(page)
-    assert after != before
-    page.get_by_role("button", name="Annuler").click()
-    assert weights(page) == before
-    page.keyboard.press("Control+Shift+z")
-    assert weights(page) == after
-    page.keyboard.press("Control+z")
-    assert weights(page) == before
-    assert page.get_by_role("button", name="Annuler").is_disabled()
-
-
-def test_reset_returns_to_the_example_and_can_be_undone(explorer: Open) -> None:
-    page = explorer("lang=fr&T=0.3&causal=on&v1=1,1,1,1,1,1&word=4")
-    moved = weights(page)
-    page.get_by_role("button", name="Réinitialiser").click()
-    assert weights(page)[1:3] == [0.24, 0.58]
-    page.get_by_role("button", name="Annuler").click()
-    assert weights(page) == moved
-
-
-def test_the_address_brings_everything_back(explorer: Open) -> None:
-    page = explorer("lang=fr")
-    drag(page, centre(page, TIP), plane_point(page, -1, 1.5))
-    page.get_by_role("button", name="Sinusoïdales").click()
-    page.get_by_label("Masque causal").check()
-    page.get_by_label("Ajouter le résidu").check()
-    page.get_by_role("button", name="Nombre de têtes : 2").click()
-    page.get_by_test_id("word-6").click()
-    playwright.expect(page).to_have_url(re.compile("word=6"))
-    shown = page.locator("main section, .answers, .sentence").all_inner_texts()
-    again = explorer(page.evaluate("location.hash.slice(1)"))
-    assert again.locator("main section, .answers, .sentence").all_inner_texts() == shown
-
-
-def test_a_link_pasted_into_the_open_page_is_followed(explorer: Open) -> None:
-    page = explorer()
-    page.evaluate("location.hash = '#lang=fr&T=inf'")
-    playwright.expect(page.get_by_test_id("weight-0")).to_have_text("0,14")
-
-
-# Languages, copying, structure.
-
-
-def phrases(words: dict[str, Any]) -> set[str]:
-    """Texts of a catalogue of three words or more, without what is filled in: surely of one language."""
-    found: set[str] = set()
-    for value in words.values():
-        if isinstance(value, dict):
-            found |= phrases(value)
-        else:
-            found |= {piece.strip() for piece in re.split(r"\{\w+\}", value) if len(piece.split()) >= 3}
-    return found
-
-
-@pytest.mark.parametrize(("lang", "other"), [("fr", "en"), ("en", "fr")])
-def test_no_word_is_left_untranslated(explorer: Open, lang: str, other: str) -> None:
-    page = explorer(f"lang={other}&heads=3&positions=rotary&residual=on")
-    page.get_by_test_id(f"language-{lang}").click()
-    said = page.locator("body").inner_text() + " ".join(
-        page.evaluate(
-            "[...document.querySelectorAll('[aria-label]')].map((e) => e.getAttribute('aria-label'))"
-        )
-    )
-    assert page.evaluate("document.documentElement.lang") == lang
-    assert re.findall(r"\b(?:explore|common)\.\w+", said) == []
-    foreign = phrases(WORDS[other]["explore"]) - phrases(WORDS[lang]["explore"])
-    assert [phrase for phrase in foreign if phrase in said] == []
-    assert winner(page) in WORDS_OF[lang]
-
-
-WORDS_OF = json.loads((ROOT / "src/regard/lessons/example.json").read_text(encoding="utf-8"))["words"]
-
-
-@pytest.mark.parametrize(
-    "fragment",
-    [
-        "lang=en",
-        "lang=en&T=0&causal=on&word=3",
-        "lang=en&heads=3&head=2&positions=rotary&residual=on",
-        "lang=fr&T=inf&positions=sinusoidal&scale=off",
-    ],
-)
-def test_the_copied_python_gives_the_numbers_on_screen(explorer: Open, fragment: str) -> None:
-    page = explorer(fragment)
-    names: dict[str, Any] = {}
-    exec(page.get_by_test_id("python").inner_text(), names)
-    head, chosen = (
-        int((re.findall(r"head=(\d)", fragment) or ["1"])[0]) - 1,
-        page.locator(".word").evaluate_all(
-            "(words) => words.findIndex((word) => word.getAttribute('aria-pressed') === 'true')"
-        ),
-    )
-    assert weights(page) == pytest.approx(names["weights"][head, chosen].tolist(), abs=0.00501)
-    assert isinstance(names["result"], torch.Tensor)
-
-
-def test_copy_as_python_puts_the_lines_on_the_clipboard(explorer: Open) -> None:
-    page = explorer("lang=en", permissions=["clipboard-read", "clipboard-write"])
-    page.get_by_role("button", name="As Python", exact=True).click()
-    page.keyboard.press("Enter")
-    page.get_by_text("Copied.").wait_for()
-    assert page.evaluate("navigator.clipboard.readText()") == page.get_by_test_id("python").inner_text()
-
-
-@pytest.mark.parametrize(
-    "fragment", ["lang=fr", "lang=en&heads=4&positions=rotary&causal=on&residual=on&T=0"]
-)
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 400)])
-def test_axe_finds_nothing(explorer: Open, fragment: str, scheme: str, width: int) -> None:
-    page = explorer(fragment, width=width, color_scheme=scheme, bypass_csp=True)
-    if "heads" in fragment:
-        page.get_by_role("button", name="Edit words").click()
-    page.evaluate((ROOT / "web/node_modules/axe-core/axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document)")["violations"]
-    assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found] == []
-
-
-LONG = ",".join(f"incompréhensib{letter}"[-14:] for letter in "abcdefghijkl")
-
-
-@pytest.mark.parametrize("width", [320, 400, 700, 1024, 1920])
-def test_nothing_sticks_out_at_any_width(explorer: Open, width: int) -> None:
-    words = f"&words={LONG}" if width < 700 else ""
-    page = explorer(f"lang=fr&heads=4&positions=rotary{words}", width=width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_the_number_of_nodes_does_not_grow_with_the_square_of_the_words(explorer: Open) -> None:
-    count = "document.querySelectorAll('*').length"
-    two = explorer("lang=fr&words=un,deux").evaluate(count)
-    seven = explorer("lang=fr").evaluate(count)
-    twelve = explorer("lang=fr&words=a,b,c,d,e,f,g,h,i,j,k,l").evaluate(count)
-    assert (twelve - seven) / 5 <= (seven - two) / 5 * 1.1
