@@ -5,7 +5,7 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := .venv/bin
-WEB    := $(shell find web/src web/*.html web/*.ts web/*.json src/regard/lessons -type f 2>/dev/null)
+WEB    := $(shell find web/src web/*.html web/*.ts web/*.json src/regard/lessons benchmarks/results -type f 2>/dev/null)
 SENTENCE ?= The quick brown fox jumps over the lazy dog.
 export HF_HUB_DISABLE_TELEMETRY = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1

@@ -106,7 +106,7 @@ def test_a_chapter_has_a_figure_three_questions_with_answers_and_one_piece_of_py
 
 def glossary(language: str) -> dict[str, tuple[str, str]]:
     found = re.findall(
-        r"^### (.+?) · _(.+?)_ \{#([\w-]+)\}$", TEXTS[language]["glossary"], flags=re.MULTILINE
+        r"^## (.+?) · _(.+?)_ \{#([\w-]+)\}$", TEXTS[language]["glossary"], flags=re.MULTILINE
     )
     return {name: (here, there) for here, there, name in found}
 
@@ -114,7 +114,7 @@ def glossary(language: str) -> dict[str, tuple[str, str]]:
 def test_the_glossaries_are_each_other_s_mirror() -> None:
     french, english = glossary("fr"), glossary("en")
     assert {name: (there, here) for name, (here, there) in french.items()} == english
-    assert len(french) == TEXTS["fr"]["glossary"].count("\n### ")
+    assert len(french) == TEXTS["fr"]["glossary"].count("\n## ")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -12,16 +12,16 @@ const results = resolve(root, 'benchmarks/results')
 
 /** Glossary headings: id → the word of this language and of the other. */
 export function glossary(source: string): Map<string, Term> {
-  const found = source.matchAll(/^### (.+?) · _(.+?)_ \{#([\w-]+)\}$/gm)
+  const found = source.matchAll(/^## (.+?) · _(.+?)_ \{#([\w-]+)\}$/gm)
   return new Map([...found].map(([, here, there, id]) => [id!, { id: id!, here: here!, there: there! }]))
 }
 
 /** After each entry of the glossary or the sources (a heading with an id), the chapters that link it. */
 function withUses(html: string, users: (id: string) => { slug: string; number: number }[]): string {
   return html
-    .split(/(?=<h3 id=)/)
+    .split(/(?=<h2 id=)/)
     .map((part) => {
-      const id = /^<h3 id="([\w-]+)"/.exec(part)?.[1]
+      const id = /^<h2 id="([\w-]+)"/.exec(part)?.[1]
       const links = (id ? users(id) : []).map(
         ({ slug, number }) => `<a class="page" href="page:${slug}">${number}</a>`,
       )
@@ -54,14 +54,45 @@ export function chapters(language: Language): Chapter[] {
   }))
 }
 
-/** The newest result that says how long each kind of attention took at each length; null when none was committed. */
+interface Result {
+  machine: { cpu: string; cores: number; threads: number; torch: string; date: string }
+  rows: {
+    name?: string
+    way?: Measured['series'][number]['way']
+    length?: number
+    measured: number
+    channels?: number
+    window?: number
+  }[]
+}
+
+/** The newest result that says how long each way took at each length; null when none was committed. */
 export function measured(): Measured | null {
   if (!existsSync(results)) return null
   const found = readdirSync(results)
     .filter((name) => name.endsWith('.json'))
-    .map((name) => JSON.parse(readFileSync(resolve(results, name), 'utf8')) as { length_times?: Measured })
-    .flatMap(({ length_times }) => (length_times ? [length_times] : []))
-  return found.sort((a, b) => a.date.localeCompare(b.date)).at(-1) ?? null
+    .map((name) => JSON.parse(readFileSync(resolve(results, name), 'utf8')) as Result)
+    .filter(({ rows }) => rows.some(({ way, length }) => way && length))
+    .sort((a, b) => a.machine.date.localeCompare(b.machine.date))
+    .at(-1)
+  return found ? timesOf(found) : null
+}
+
+export function timesOf({ machine, rows }: Result): Measured {
+  const timed = rows.filter(({ way, length }) => way && length)
+  const ways = [...new Set(timed.map(({ way }) => way!))]
+  return {
+    date: machine.date,
+    cpu: machine.cpu,
+    threads: machine.threads,
+    torch: machine.torch,
+    channels: timed[0]!.channels!,
+    window: timed[0]!.window!,
+    series: ways.map((way) => {
+      const own = timed.filter((row) => row.way === way)
+      return { name: own[0]!.name!, way, points: own.map((row) => [row.length!, row.measured / 1000]) }
+    }),
+  }
 }
 
 export function book(): Book {

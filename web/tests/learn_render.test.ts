@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { timesOf } from '../lessons.plugin'
 import { mathml, python, render, split } from '../lessons.render'
 
 const page = (body: string, language: 'en' | 'fr' = 'en') =>
@@ -41,8 +42,8 @@ test('underscores mark a word of the other language, asterisks do not', () => {
 })
 
 test('headings carry the names that links need', () => {
-  expect(page('### query · _requête_ {#query}').html).toContain(
-    '<h3 id="query">query · <i lang="fr">requête</i></h3>',
+  expect(page('## query · _requête_ {#query}').html).toContain(
+    '<h2 id="query">query · <i lang="fr">requête</i></h2>',
   )
 })
 
@@ -50,4 +51,23 @@ test('code is coloured and inert', () => {
   expect(python('for x in "a<b":  # <i>')).toBe(
     '<span class="keyword">for</span> x <span class="keyword">in</span> <span class="string">&quot;a&lt;b&quot;</span>:  <span class="remark"># &lt;i&gt;</span>',
   )
+})
+
+test('the measured times are those of the rows that say a way and a length, in seconds', () => {
+  const row = { name: 'regard.attention', way: 'full' as const, channels: 64, window: 32 }
+  const found = timesOf({
+    machine: { cpu: 'A', cores: 2, threads: 2, torch: '2.13', date: '2026-11-29' },
+    rows: [{ ...row, length: 256, measured: 2 }, { ...row, length: 512, measured: 8 }, { measured: 5 }],
+  })
+  expect(found).toMatchObject({ cpu: 'A', date: '2026-11-29', channels: 64, window: 32 })
+  expect(found.series).toEqual([
+    {
+      name: 'regard.attention',
+      way: 'full',
+      points: [
+        [256, 0.002],
+        [512, 0.008],
+      ],
+    },
+  ])
 })

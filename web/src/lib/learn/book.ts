@@ -18,13 +18,15 @@ export interface Chapter {
   html: string | null
 }
 
-/** Seconds for one call at each length, as `regard bench` wrote them. */
+/** Seconds for one call at each length, as benchmarks/length.py measured them. */
 export interface Measured {
   date: string
-  machine: string
+  cpu: string
+  threads: number
+  torch: string
   channels: number
   window: number
-  series: { name: string; kind: 'full' | 'window' | 'linear'; points: [length: number, seconds: number][] }[]
+  series: { name: string; way: 'full' | 'window' | 'linear'; points: [length: number, seconds: number][] }[]
 }
 
 export interface Book {
