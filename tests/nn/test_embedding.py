@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from regard.attend.positions import NTK, rotary
 from regard.errors import InvalidArgument
 from regard.nn import (
     Alibi,
@@ -57,7 +58,9 @@ def test_initialisation_is_as_stated():
     assert TokenEmbedding(1000, 64, scaled=True).weight.std().item() == pytest.approx(0.125, rel=0.02)
     assert TokenEmbedding(1000, 64).weight.std().item() == pytest.approx(0.02, rel=0.02)
     assert LearnedPositions(1000, 64).weight.std().item() == pytest.approx(0.02, rel=0.02)
-    assert RelativePositions(64, buckets=512).weight.std().item() == pytest.approx(0.02, rel=0.02)
+    assert RelativePositions(64, buckets=512, max_distance=999).weight.std().item() == pytest.approx(
+        0.02, rel=0.02
+    )
 
 
 def test_positions_inside_attention_keep_dtype_and_say_distances():
@@ -92,3 +95,17 @@ def test_errors_name_what_was_expected():
         LearnedPositions(0, 6)
     with pytest.raises(InvalidArgument, match="even"):
         RotaryPositions(5)
+    with pytest.raises(InvalidArgument, match="heads must be a number ≥ 1; got 0"):
+        Alibi(0)
+    with pytest.raises(InvalidArgument, match="buckets must be even and ≥ 4; got 2"):
+        RelativePositions(4, buckets=2)
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_queries_and_keys_are_turned_by_one_table(layout):
+    turn = RotaryPositions(8, layout=layout, scaling=NTK(4.0), channels=4)
+    q, k = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 5, 8)
+    for got, x in zip(turn.both(q, k, 3), (q, k), strict=True):
+        expected = rotary(x, 3, layout=layout, scaling=NTK(4.0), channels=4)
+        assert_close(got, expected, rtol=0, atol=0)
+        assert_close(turn(x, 3), expected, rtol=0, atol=0)

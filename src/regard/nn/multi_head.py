@@ -180,7 +180,7 @@ class MultiHeadAttention(nn.Module):
         if cache is not None and cache.start:
             mask, bias, key_mask = _in_window(cache, q.shape[2], mask, bias, key_mask)
         if self.positions is not None and not isinstance(self.positions, RotaryPositions):
-            distance = self.positions(q.shape[2], k.shape[2]).to(q.dtype)
+            distance = self.positions(q.shape[2], k.shape[2], q.device).to(q.dtype)
             bias = distance if bias is None else bias + distance
         if self.extra.count:
             k, v, mask, bias, key_mask = self.extra(q, k, v, mask, bias, key_mask)
@@ -223,7 +223,7 @@ class MultiHeadAttention(nn.Module):
             q, k = self.query_norm(q).to(v.dtype), self.key_norm(k).to(v.dtype)
         if isinstance(self.positions, RotaryPositions):
             start = 0 if cache is None else len(cache)
-            q, k = self.positions(q, start), self.positions(k, start)
+            q, k = self.positions.both(q, k, start)
         if cache is not None:
             k, v = cache.append(k, v)
         return q, k, v

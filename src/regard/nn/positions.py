@@ -1,7 +1,7 @@
 """Positions as modules: added to the embeddings, or acting inside attention.
 
     added       x_t + P[t]                           SinusoidalPositions, LearnedPositions
-    rotating    q_i ← R(i) q_i,  k_j ← R(j) k_j      RotaryPositions
+    turning     q_i ← R(i) q_i,  k_j ← R(j) k_j      RotaryPositions
     biasing     logits_ij + b(h, j − i)              Alibi, RelativePositions
 
 The mathematics is in regard.attend.positions; here are the parameters, and what a module must check.
@@ -11,43 +11,23 @@ Sources: Vaswani et al. 2017, §3.5; Su et al. 2021 (rotary); Press et al. 2022 
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attend.alibi import alibi_bias, alibi_slopes
+from regard.attend.relative import bucket_of, relative_buckets
+from regard.attend.rotary import Layout, rotary, rotary_table, rotate
+from regard.attend.sinusoidal import sinusoidal
 from regard.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
+    from regard.attend.rotary_scaling import Scaling
     from regard.nn.placement import Placement
-
-
-def sinusoidal(index: Tensor, d: int) -> Tensor:
-    freq = torch.exp(
-        torch.arange(0, d, 2, device=index.device, dtype=torch.float32) * (-math.log(10000.0) / d)
-    )
-    phase = index[..., None].float() * freq
-    return torch.stack([phase.sin(), phase.cos()], -1).flatten(-2)[..., :d]
-
-
-def rotary(x: Tensor, start: int) -> Tensor:
-    half = x.shape[-1] // 2
-    freq = torch.exp(torch.arange(half, device=x.device, dtype=torch.float32) * (-math.log(10000.0) / half))
-    phase = torch.arange(start, start + x.shape[-2], device=x.device, dtype=torch.float32)[:, None] * freq
-    a, b = torch.split(x.to(torch.promote_types(x.dtype, torch.float32)), half, -1)
-    c, s = phase.cos(), phase.sin()
-    return torch.cat([a * c - b * s, b * c + a * s], -1).to(x.dtype)
-
-
-def alibi_slopes(heads: int) -> Tensor:
-    near = 2 ** math.floor(math.log2(heads))
-    slopes = [2 ** (-8 * (i + 1) / near) for i in range(near)]
-    slopes += [2 ** (-4 * (i + 1) / near) for i in range(0, 2 * near, 2)][: heads - near]
-    return torch.tensor(slopes)
 
 
 class SinusoidalPositions(nn.Module):
@@ -55,6 +35,7 @@ class SinusoidalPositions(nn.Module):
 
     Args:
         d_model: width, odd ones too.
+        base: the longest wavelength is about 2π · base.
 
     Example:
         >>> import torch
@@ -62,16 +43,19 @@ class SinusoidalPositions(nn.Module):
         [[0.0, 1.0, 0.0, 1.0]]
     """
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, *, base: float = 10_000.0) -> None:
         super().__init__()
-        self.d_model = d_model
+        self.d_model, self.base = d_model, base
 
     def check_end(self, end: int) -> None:
-        """Every position has its waves."""
+        """Every position has its waves: nothing to refuse."""
 
     def forward(self, index: Int[Tensor, "*b n"]) -> Float[Tensor, "*b n d"]:
         """The vectors of positions, float32."""
-        return sinusoidal(index, self.d_model)
+        return sinusoidal(index, self.d_model, base=self.base)
+
+    def extra_repr(self) -> str:
+        return f"{self.d_model}, base={self.base:g}"
 
 
 class LearnedPositions(nn.Module):
@@ -82,6 +66,9 @@ class LearnedPositions(nn.Module):
         d_model: width.
 
     Initialisation: N(0, 0.02²), as in BERT and GPT-2.
+
+    Raises:
+        InvalidArgument: if max_length is below 1.
 
     Example:
         >>> import torch
@@ -102,7 +89,11 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def check_end(self, end: int) -> None:
-        """Refuse a sequence that ends behind the last position."""
+        """Refuse a sequence that ends behind the last position.
+
+        Raises:
+            InvalidArgument: if it does.
+        """
         if end > self.max_length:
             raise InvalidArgument(
                 f"learned positions end at max_length={self.max_length}; got a sequence of {end} tokens. "
@@ -113,29 +104,57 @@ class LearnedPositions(nn.Module):
         """The vectors of positions, all below max_length."""
         return F.embedding(index, self.weight)
 
+    def extra_repr(self) -> str:
+        return f"max_length={self.max_length}"
+
 
 class RotaryPositions(nn.Module):
     """Queries and keys turned by their positions, so that scores depend on distances only: no parameters.
 
     Args:
         d_k: channels of a query and a key, even.
+        layout, base, scaling, channels: as in `regard.positions.rotary`.
+
+    Raises:
+        InvalidArgument: for an odd number of channels.
 
     Example:
         >>> import torch
-        >>> rotate, x = RotaryPositions(8), torch.randn(1, 2, 5, 8)
-        >>> torch.allclose(rotate(x, start=3).norm(dim=-1), x.norm(dim=-1))
+        >>> turn, x = RotaryPositions(8), torch.randn(1, 2, 5, 8)
+        >>> torch.allclose(turn(x, start=3).norm(dim=-1), x.norm(dim=-1))
         True
     """
 
-    def __init__(self, d_k: int) -> None:
+    def __init__(
+        self,
+        d_k: int,
+        *,
+        layout: Layout = "half",
+        base: float = 10_000.0,
+        scaling: Scaling | None = None,
+        channels: int | None = None,
+    ) -> None:
         super().__init__()
-        if d_k < 2 or d_k % 2:
-            raise InvalidArgument(f"d_k must be even to be turned in pairs; got {d_k}.")
-        self.d_k = d_k
+        self.d_k, self.layout, self.base = d_k, layout, base
+        self.scaling, self.channels = scaling, d_k if channels is None else channels
+        self(torch.zeros(1, d_k))  # refuses what can never be turned
 
-    def forward(self, x: Float[Tensor, "b h n c"], start: int = 0) -> Float[Tensor, "b h n c"]:
+    def forward(self, x: Float[Tensor, "*b n c"], start: int = 0) -> Float[Tensor, "*b n c"]:
         """Turn vectors that stand at start, start + 1, …"""
-        return rotary(x, start)
+        return rotary(
+            x, start, layout=self.layout, base=self.base, scaling=self.scaling, channels=self.channels
+        )
+
+    def both(
+        self, query: Float[Tensor, "b h n c"], key: Float[Tensor, "b g n c"], start: int = 0
+    ) -> tuple[Float[Tensor, "b h n c"], Float[Tensor, "b g n c"]]:
+        """Turn queries and keys that stand at the same positions, by one table of cosines and sines."""
+        index = torch.arange(start, start + query.shape[-2], device=query.device)
+        cos, sin = rotary_table(index, self.channels, base=self.base, scaling=self.scaling)
+        return rotate(query, cos, sin, layout=self.layout), rotate(key, cos, sin, layout=self.layout)
+
+    def extra_repr(self) -> str:
+        return f"{self.d_k}, layout={self.layout!r}, base={self.base:g}, scaling={self.scaling}"
 
 
 class Alibi(nn.Module):
@@ -144,21 +163,27 @@ class Alibi(nn.Module):
     Args:
         num_heads: heads, any number.
 
+    Raises:
+        InvalidArgument: if num_heads is below 1.
+
     Example:
         >>> Alibi(2)(1, 3)[0, :, 0].tolist()
         [[-0.125, -0.0625, 0.0], [-0.0078125, -0.00390625, 0.0]]
     """
 
-    slopes: Tensor
-
     def __init__(self, num_heads: int) -> None:
         super().__init__()
-        self.register_buffer("slopes", alibi_slopes(num_heads), persistent=False)
+        self.num_heads = num_heads
+        alibi_slopes(num_heads)  # refuses what are no heads
 
-    def forward(self, queries: int, keys: int) -> Float[Tensor, "1 h q k"]:
+    def forward(
+        self, queries: int, keys: int, device: torch.device | None = None
+    ) -> Float[Tensor, "1 h q k"]:
         """The bias of the last `queries` positions of `keys`, float32."""
-        distance = (_distance(queries, keys, self.slopes.device)).abs()
-        return (-self.slopes[:, None, None] * distance)[None]
+        return alibi_bias(self.num_heads, queries, keys, device)[None]
+
+    def extra_repr(self) -> str:
+        return f"num_heads={self.num_heads}"
 
 
 class RelativePositions(nn.Module):
@@ -166,10 +191,13 @@ class RelativePositions(nn.Module):
 
     Args:
         num_heads: heads.
-        causal: whether all buckets serve the past, or half of them the future.
+        causal: whether all ranges serve the past, or half of them the future.
         buckets: how many ranges; max_distance: where the last one begins.
 
     Initialisation: N(0, 0.02²).
+
+    Raises:
+        InvalidArgument: if there are too few buckets, or max_distance lies within the exact ones.
 
     Example:
         >>> RelativePositions(4)(3, 5).shape
@@ -187,6 +215,7 @@ class RelativePositions(nn.Module):
     ) -> None:
         super().__init__()
         self.causal, self.buckets, self.max_distance = causal, buckets, max_distance
+        bucket_of(torch.zeros(1), causal=causal, buckets=buckets, max_distance=max_distance)  # may refuse
         self.weight = nn.Parameter(torch.empty(buckets, num_heads, **placement))
         self.reset_parameters()
 
@@ -194,31 +223,19 @@ class RelativePositions(nn.Module):
         """Draw the biases from N(0, 0.02²)."""
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, queries: int, keys: int) -> Float[Tensor, "1 h q k"]:
-        """The bias of the last `queries` positions of `keys`."""
-        distance = _distance(queries, keys, self.weight.device)
-        bucket = relative_bucket(distance, self.causal, self.buckets, self.max_distance)
+    def forward(
+        self, queries: int, keys: int, device: torch.device | None = None
+    ) -> Float[Tensor, "1 h q k"]:
+        """The bias of the last `queries` positions of `keys`, where the parameters lie."""
+        bucket = relative_buckets(
+            queries,
+            keys,
+            causal=self.causal,
+            buckets=self.buckets,
+            max_distance=self.max_distance,
+            device=self.weight.device,
+        )
         return F.embedding(bucket, self.weight).permute(2, 0, 1)[None]
 
-
-def relative_bucket(distance: Tensor, causal: bool, buckets: int, max_distance: int) -> Tensor:
-    first = torch.zeros_like(distance)
-    if causal:
-        distance = (-distance).clamp(min=0)
-    else:
-        buckets //= 2
-        first = (distance > 0).long() * buckets
-        distance = distance.abs()
-    exact = buckets // 2
-    far = (
-        exact
-        + (
-            (distance.clamp(min=1).float() / exact).log() / math.log(max_distance / exact) * (buckets - exact)
-        ).long()
-    )
-    return first + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
-
-
-def _distance(queries: int, keys: int, device: torch.device) -> Int[Tensor, "q k"]:
-    """j − i for the last `queries` positions i and all `keys` positions j."""
-    return torch.arange(keys, device=device) - torch.arange(keys - queries, keys, device=device)[:, None]
+    def extra_repr(self) -> str:
+        return f"causal={self.causal}, buckets={self.buckets}, max_distance={self.max_distance}"
