@@ -96,9 +96,9 @@ def attention(
         return_weights: also give the weights (b, h, q, k), before dropout. O(q · k) memory.
         return_lse: also give the log-sum-exp of the logits (b, h, q), float32 or wider; −∞ if empty.
 
-    Returns the output (b, h, q, dv), or an `Attended` of output, weights and lse if one of these is asked for.
-    All that forbids is and-ed. A row with no allowed key has output 0, weights 0, lse −∞ and gradients 0. What no
-    query may see, be it not-a-number, reaches no output and no gradient. Softmax is in float32 or wider.
+    Returns the output (b, h, q, dv), or an `Attended` of output, weights and lse if one is asked for.
+    All that forbids is and-ed. A row with no allowed key has output 0, weights 0, lse −∞, gradients 0. What
+    no query may see, be it not-a-number, reaches no output and no gradient. Softmax is in float32 or wider.
     Raises `InvalidArgument` if shapes, dtypes or numbers cannot be right.
 
     >>> query, key, value = torch.randn(3, 1, 8, 100, 64).unbind()

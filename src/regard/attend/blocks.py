@@ -105,13 +105,14 @@ class Pattern:
 
     def _cut(self, x: Float[Tensor, "b h n d"]) -> Float[Tensor, "blocks size d"]:
         """Blocks of all items and heads in a row; the last of each is filled up with zeros."""
-        missing = -x.shape[2] % self.size
-        x = torch.nn.functional.pad(x, (0, 0, 0, missing)) if missing else x
-        return x.reshape(-1, self.size, x.shape[3])
+        b, h, n, d = x.shape
+        x = torch.nn.functional.pad(x, (0, 0, 0, -n % self.size)) if n % self.size else x
+        return x.reshape(b * h * -(-n // self.size), self.size, d)
 
     def _join(self, x: Float[Tensor, "blocks size d"], like: Tensor) -> Float[Tensor, "b h n d"]:
         b, h, n, _ = like.shape
-        return x.reshape(b, h, -1, x.shape[2])[:, :, :n].contiguous()
+        padded = n + -n % self.size
+        return x.reshape(b, h, padded, x.shape[2])[:, :, :n].contiguous()
 
     def _tasks(self, query: Tensor, key: Tensor, key_mask: Tensor | None) -> Iterator[Tasks]:
         (batch, heads, queries, channels), (kv_heads, keys) = query.shape, key.shape[1:3]

@@ -53,7 +53,8 @@ def check_heads(
         )
     if not (query.device == key.device == value.device):
         raise InvalidArgument(
-            f"query, key and value must lie on one device; got {query.device}, {key.device} and {value.device}."
+            "query, key and value must lie on one device; "
+            f"got {query.device}, {key.device} and {value.device}."
         )
 
 

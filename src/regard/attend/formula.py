@@ -81,10 +81,10 @@ def _fold(x: Float[Tensor, "b h q c"], key: Float[Tensor, "b g k d"]) -> Float[T
     kv_heads = key.shape[1]
     if x.shape[1] == kv_heads:
         return x
-    return x.unflatten(1, (kv_heads, x.shape[1] // kv_heads)).flatten(2, 3)  # type: ignore[no-untyped-call]
+    return x.reshape(x.shape[0], kv_heads, x.shape[1] // kv_heads * x.shape[2], x.shape[3])
 
 
 def _unfold(x: Float[Tensor, "b g rq c"], heads: int) -> Float[Tensor, "b h q c"]:
     if x.shape[1] == heads:
         return x
-    return x.unflatten(2, (heads // x.shape[1], -1)).flatten(1, 2)  # type: ignore[no-untyped-call]
+    return x.reshape(x.shape[0], heads, x.shape[1] * x.shape[2] // heads, x.shape[3])

@@ -25,8 +25,8 @@ def softmax_with_lse(
 ) -> tuple[Float[Tensor, "*bh q k"], Float[Tensor, "*bh q"]]:
     """Weights and lse of each row of logits, where −∞ stands for a key that is not allowed.
 
-    At T = 0 and T = ∞ the logits have no finite limit; lse is then that of their distances from the largest: the
-    log of the number of keys that share the weight.
+    At T = 0 and T = ∞ the logits have no finite limit; lse is then that of their distances from the largest:
+    the log of the number of keys that share the weight.
     """
     if logits.shape[-1] == 0:
         return logits, logits.new_full(logits.shape[:-1], -math.inf)

@@ -72,14 +72,17 @@ class Mask(ABC):
     def draw(self, queries: int, keys: int | None = None, *, item: int = 0, head: int = 0) -> str:
         """The rule as text, one line a query: ■ may attend, · may not."""
         lengths = (queries, queries if keys is None else keys)
-        picture = self.full(lengths)
-        picture = picture.reshape((1,) * (4 - picture.ndim) + tuple(picture.shape))
-        picture = picture[min(item, picture.shape[0] - 1), min(head, picture.shape[1] - 1)].expand(lengths)
-        return "\n".join(" ".join("■" if seen else "·" for seen in row) for row in picture.tolist())
+        return self._drawn(lengths, lengths, item, head)
 
     def __str__(self) -> str:
-        queries, keys = self.natural_lengths() or (8, 8)
-        return f"{self!r}\n{self.draw(min(queries, 32), min(keys, 32) if keys <= 32 else min(queries, 32))}"
+        lengths = self.natural_lengths() or (8, 8)
+        return f"{self!r}\n{self._drawn(lengths, (min(lengths[0], 32), min(lengths[1], 32)), 0, 0)}"
+
+    def _drawn(self, lengths: Lengths, corner: Lengths, item: int, head: int) -> str:
+        picture = self.tile(slice(0, corner[0]), slice(0, corner[1]), lengths)
+        picture = picture.reshape((1,) * (4 - picture.ndim) + tuple(picture.shape))
+        picture = picture[min(item, picture.shape[0] - 1), min(head, picture.shape[1] - 1)].expand(corner)
+        return "\n".join(" ".join("■" if seen else "·" for seen in row) for row in picture.tolist())
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What `from_state` needs: a dict that JSON can hold, and named tensors."""
@@ -92,7 +95,7 @@ class Mask(ABC):
             elif isinstance(value, Mask):
                 described[field.name], inner = value.state()
                 tensors |= {f"{field.name}.{name}": tensor for name, tensor in inner.items()}
-            elif value is not None:
+            else:
                 described[field.name] = value
         return described, tensors
 

@@ -73,10 +73,10 @@ class Blocks(BlockMask, rule="blocks"):
             )
 
     def layout(self, lengths: Lengths, device: torch.device | str | None = None) -> Bool[Tensor, "*bh r c"]:
-        needed = -(-max(lengths) // self.size)
+        needed = -(-lengths[1] // self.size)
         if self.tensor.shape[-1] < needed:
             raise InvalidArgument(
-                f"block layout must cover {max(lengths)} positions with {needed} blocks of {self.size}; "
+                f"block layout must cover {lengths[1]} positions with {needed} blocks of {self.size}; "
                 f"got {self.tensor.shape[-1]} blocks."
             )
         return self.tensor if device is None else self.tensor.to(device)

