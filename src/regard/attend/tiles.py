@@ -137,8 +137,26 @@ def pooled(
     """
     height, width = rows.stop - rows.start, cols.stop - cols.start
     block = (max(1, -(-height // size)), max(1, -(-width // size)))
+    return in_blocks(scores, rows, cols, lse, block, reduce)
+
+
+def in_blocks(
+    scores: Scores,
+    rows: slice,
+    cols: slice,
+    lse: Float[Tensor, "h r"],
+    block: tuple[int, int],
+    reduce: Literal["max", "mean"],
+    forbidden: float = 0.0,
+) -> Float[Tensor, "h R C"]:
+    """The weights of a rectangle, one number for each block of `block` = (rows, columns) of them.
+
+    A block in which the mask forbids everything is `forbidden`.
+    """
+    height, width = rows.stop - rows.start, cols.stop - cols.start
     shift = _subtractable(lse)
-    picture = lse.new_zeros(scores.heads, -(-height // block[0]), -(-width // block[1]))
+    shape = (scores.heads, -(-height // block[0]), -(-width // block[1]))
+    picture = lse.new_full(shape, forbidden)
     for top, left, high, wide in _rectangles(height, width, block, scores.heads):
         tile_rows = slice(rows.start + top, rows.start + top + high)
         tile_cols = slice(cols.start + left, cols.start + left + wide)
@@ -146,7 +164,7 @@ def pooled(
         if values is None:
             continue  # as beyond the diagonal of a causal mask
         values.sub_(shift[:, top : top + high, None])
-        cells = _pool(values, block, reduce)
+        cells = _pool(values, block, reduce, forbidden)
         r, c = top // block[0], left // block[1]
         picture[:, r : r + cells.shape[1], c : c + cells.shape[2]] = cells
     return picture
@@ -164,17 +182,32 @@ def _rectangles(
 
 
 def _pool(
-    values: Float[Tensor, "h r c"], block: tuple[int, int], reduce: Literal["max", "mean"]
+    values: Float[Tensor, "h r c"],
+    block: tuple[int, int],
+    reduce: Literal["max", "mean"],
+    forbidden: float,
 ) -> Float[Tensor, "h R C"]:
     """One number a block: rows first (whole lines, which vectorise), then columns, of which few lines are left."""
     if reduce == "max":
-        by_rows = _blocks(values, 1, block[0], -_INF).amax(2)
-        return _blocks(by_rows, 2, block[1], -_INF).amax(3).exp_()
+        largest = _largest(values, block)
+        return _marked(largest.exp(), largest, forbidden)
+    largest = _largest(values, block) if forbidden else values
     by_rows = _blocks(values.exp_(), 1, block[0], 0.0).sum(2)
     sums = _blocks(by_rows, 2, block[1], 0.0).sum(3)
     high = _counts(values.shape[1], block[0], values.device)
     wide = _counts(values.shape[2], block[1], values.device)
-    return sums / (high[:, None] * wide)
+    return _marked(sums / (high[:, None] * wide), largest, forbidden)
+
+
+def _largest(values: Float[Tensor, "h r c"], block: tuple[int, int]) -> Float[Tensor, "h R C"]:
+    """The largest number of each block."""
+    by_rows = _blocks(values, 1, block[0], -_INF).amax(2)
+    return _blocks(by_rows, 2, block[1], -_INF).amax(3)
+
+
+def _marked(cells: Tensor, largest: Tensor, forbidden: float) -> Tensor:
+    """`cells`, with those of which every logit was −inf set to `forbidden` (0 they are already)."""
+    return cells.masked_fill_(largest == -_INF, forbidden) if forbidden else cells
 
 
 def _blocks(values: Tensor, dim: int, block: int, fill: float) -> Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Self
 
+import torch
 from torch import Tensor
 
 import regard
@@ -139,12 +140,9 @@ def _version(tensor: Tensor) -> int:
 
 def _provenance(subject: Subject, sites: list[Site], prepared: Prepared | None) -> Provenance:
     query = sites[0].query
-    versions = {"regard": regard.__version__}
-    for package in ("torch", "transformers"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
+    versions = {"regard": regard.__version__, "torch": str(torch.__version__)}
+    if (transformers := sys.modules.get("transformers")) is not None:
+        versions["transformers"] = str(transformers.__version__)
     return Provenance(
         model=subject.name,
         model_class=type(subject.model).__name__,
