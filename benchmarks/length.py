@@ -1,12 +1,11 @@
 """How the time of one call grows with the number of words: all pairs, a window, and linear attention.
 
-The lessons' chapter on the price shows these times: web/lessons.plugin.ts reads them from results/length.json, so
-each row also says in numbers what it was measured at.
+The lessons' chapter on the price shows these times (web/lessons.plugin.ts reads results/length.json), so each
+row also says in numbers what it was measured at.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +32,7 @@ WAYS: dict[str, tuple[str, Call]] = {
 
 
 def main() -> dict[str, Any]:
-    """Time every way at every length, one head of 64 channels, and keep the medians."""
+    """Time every way at every length, one head of 64 channels, and keep the shortest run."""
     torch.set_num_threads(2)
     generator = torch.Generator().manual_seed(0)
     rows = []
@@ -45,7 +44,7 @@ def main() -> dict[str, Any]:
             rows.append(
                 {
                     "what": f"{name}, {length} words",
-                    "measured": median_s(lambda call=call, q=q, k=k, v=v: call(q, k, v)) * 1e3,
+                    "measured": shortest_s(lambda call=call, q=q, k=k, v=v: call(q, k, v)) * 1e3,
                     "target": None,
                     "unit": "ms",
                     "met": True,
@@ -60,15 +59,16 @@ def main() -> dict[str, Any]:
     return write("length", rows)
 
 
-def median_s(work: Callable[[], object], rounds: int = 7) -> float:
-    """Median seconds of `work`, after one run that does not count."""
+def shortest_s(work: Callable[[], object], spend_s: float = 1.5) -> float:
+    """The shortest of the runs that fit into `spend_s`, at least three: other work only lengthens a run."""
     work()
-    times = []
-    for _ in range(rounds):
+    times: list[float] = []
+    until = time.perf_counter() + spend_s
+    while len(times) < 3 or time.perf_counter() < until:
         start = time.perf_counter()
         work()
         times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return min(times)
 
 
 if __name__ == "__main__":

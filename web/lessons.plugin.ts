@@ -16,18 +16,19 @@ export function glossary(source: string): Map<string, Term> {
   return new Map([...found].map(([, here, there, id]) => [id!, { id: id!, here: here!, there: there! }]))
 }
 
-/** After each entry of the glossary or the sources (a heading with an id), the chapters that link it. */
-function withUses(html: string, users: (id: string) => { slug: string; number: number }[]): string {
-  return html
-    .split(/(?=<h2 id=)/)
-    .map((part) => {
-      const id = /^<h2 id="([\w-]+)"/.exec(part)?.[1]
-      const links = (id ? users(id) : []).map(
-        ({ slug, number }) => `<a class="page" href="page:${slug}">${number}</a>`,
-      )
-      return links.length ? `${part}<p class="uses">${links.join(' ')}</p>\n` : part
-    })
-    .join('')
+const USES = { fr: ['chapitre', 'chapitres'], en: ['chapter', 'chapters'] } as const
+
+/** Under the name of each entry of the glossary or the sources (a heading with an id), the chapters that link it. */
+function withUses(
+  html: string,
+  language: Language,
+  users: (id: string) => { slug: string; number: number }[],
+): string {
+  return html.replace(/^<h2 id="([\w-]+)">.*<\/h2>$/gm, (heading: string, id: string) => {
+    const links = users(id).map(({ slug, number }) => `<a class="page" href="page:${slug}">${number}</a>`)
+    const name = USES[language][links.length > 1 ? 1 : 0]
+    return links.length ? `${heading}\n<p class="uses">${name} ${links.join(', ')}</p>` : heading
+  })
 }
 
 export function chapters(language: Language): Chapter[] {
@@ -49,7 +50,7 @@ export function chapters(language: Language): Chapter[] {
     terms: number ? terms.map((id) => words.get(id)!) : [],
     html:
       slug === 'glossary' || slug === 'sources'
-        ? withUses(html, linking(slug === 'glossary' ? 'terms' : 'sources'))
+        ? withUses(html, language, linking(slug === 'glossary' ? 'terms' : 'sources'))
         : html,
   }))
 }

@@ -196,7 +196,7 @@ def test_a_term_leads_to_its_place_in_the_glossary(chapter: Open) -> None:
     assert page.locator("h1").inner_text() == "Glossary"
     top = page.locator("#query").bounding_box()["y"]
     assert 0 <= top < 300
-    page.locator("#query ~ .uses a").first.click()
+    page.locator("#query + .uses a").first.click()
     assert page.locator(".folio").inner_text() == "Chapter 1"
 
 

@@ -48,6 +48,11 @@ export function picture(paint: Paint): Attachment<HTMLCanvasElement> {
     draw()
     const observer = new ResizeObserver(draw)
     observer.observe(node)
-    return () => observer.disconnect()
+    const paper = matchMedia('print') // light, whatever the theme on screen
+    paper.addEventListener('change', draw)
+    return () => {
+      observer.disconnect()
+      paper.removeEventListener('change', draw)
+    }
   }
 }
