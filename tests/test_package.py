@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
 import json
 import re
 import subprocess
@@ -11,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 import regard
 
@@ -222,3 +225,18 @@ def test_the_wheel_contains_the_front_end_the_words_and_nothing_foreign(wheel: l
     assert expected <= set(wheel)
     assert all(name.startswith(("regard/", f"regard-{regard.__version__}.dist-info/")) for name in wheel)
     assert not [name for name in wheel if name.endswith((".pyc", ".map", ".ts", ".svelte"))]
+
+
+def module_names() -> list[str]:
+    return [
+        ".".join(("regard", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+        for path in modules()
+    ]
+
+
+@pytest.mark.parametrize("name", module_names())
+def test_the_examples_in_the_documentation_run(name: str) -> None:
+    module = importlib.import_module(name)
+    extra = {"regard": regard, "torch": torch}
+    failed, _ = doctest.testmod(module, extraglobs=extra, optionflags=doctest.ELLIPSIS)
+    assert failed == 0

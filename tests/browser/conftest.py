@@ -39,7 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def chromium() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", exc_type=ImportError)
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)))
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    assert path, "no Chromium is on PATH: make chromium says how to get one"
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 FORMAT = "regard.payload"
 VERSION = 1
 MAX_WEIGHTS = 64_000_000
+MOST_THREADS = 8  # each holds the weights of one site
 MAX_LEVELS = 255
 MIN_LEVELS = 8
 # A row of noise coded with L levels takes about log2(L) - 0.9 bits a weight after compression (measured on a
@@ -68,7 +69,7 @@ def payload(recording: Recording, *, item: int = 0) -> Payload:
         return encode(weights, floor)
 
     # zlib and torch release the interpreter lock, so threads use every core.
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
+    with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, MOST_THREADS)) as threads:
         results = list(threads.map(encoded, sites))
     described = [
         {**_describe(site), "bytes": len(chunk), "precision": precision}
