@@ -84,12 +84,16 @@ def _page(lessons: Book, language: Language, chapter: Book) -> str:
 
 def _index(lessons: Book) -> str:
     """The way in, for readers of either language."""
-    columns = "".join(
-        f'<section lang="{language}"><h2><a href="{language}/index.html">{_NAMES[language]}</a></h2>'
-        f"{_contents(lessons, language, f'{language}/')}</section>"
-        for language in LANGUAGES
-    )
-    return _document("en", "Regard", "", f'<div class="book"><main><h1>Regard</h1>{columns}</main></div>')
+    columns = ""
+    for language in LANGUAGES:
+        (cover,) = (one for one in lessons["languages"][language] if one["slug"] == "index")
+        columns += (
+            f'<section lang="{language}"><p class="folio">{_NAMES[language]}</p>'
+            f'<h2><a href="{language}/index.html">{escape(cover["title"])}</a></h2>'
+            f"{_contents(lessons, language, f'{language}/')}</section>"
+        )
+    body = f'<div class="book"><main><article class="entry"><h1>Regard</h1>{columns}</article></main></div>'
+    return _document("en", "Regard", "", body)
 
 
 def _contents(lessons: Book, language: Language, folder: str) -> str:
