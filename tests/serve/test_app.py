@@ -84,14 +84,16 @@ def test_what_fails_says_why_and_keeps_the_old_recording(client: TestClient) -> 
     assert client.post("/api/record", json={"text": [long], "truncate": True}).status_code == 200
 
 
-def test_a_recording_too_large_for_a_page_keeps_the_old_one(
+def test_a_recording_too_large_for_a_page_has_tiles_and_no_export(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = client.get("/api/recording").json()
     monkeypatch.setattr("regard.show.payload.MAX_WEIGHTS", 10)
-    response = client.post("/api/record", json={"text": ["a b c d"]})
-    assert response.json()["kind"] == "TooLong"
-    assert client.get("/api/recording").json() == before
+    header = client.post("/api/record", json={"text": ["a b c d"]}).json()
+    assert [site["tiled"] for site in header["sites"]] == [True, True]
+    assert client.get("/api/tiles/1/2/0/0/0").status_code == 200
+    refused = client.get(f"/api/export?recording={header['id']}")
+    assert (refused.status_code, refused.json()["kind"]) == (413, "TooLong")
+    assert "regard record" in refused.json()["error"]
 
 
 def test_errors_come_in_the_language_of_the_page(client: TestClient) -> None:

@@ -111,7 +111,7 @@ def test_a_recording_of_more_than_64_million_weights_is_refused_before_any_is_co
     recording = by_hand(["a"] * 100, layers=1, heads=1)
     monkeypatch.setattr(module, "MAX_WEIGHTS", 9_999)
     monkeypatch.setattr(module, "encode", lambda *_: pytest.fail("computed"))
-    with pytest.raises(TooLong, match="Record a shorter text"):
+    with pytest.raises(TooLong, match="Keep it with “regard record"):
         payload(recording)
 
 
@@ -132,7 +132,7 @@ def test_messages_are_in_the_language_in_force(by_hand: Any, monkeypatch: pytest
     monkeypatch.setattr(module, "MAX_WEIGHTS", 1)
     token = words._language.set("fr")
     try:
-        with pytest.raises(TooLong, match="Enregistrez un texte plus court"):
+        with pytest.raises(TooLong, match="Gardez-le avec « regard record"):
             payload(by_hand(["a", "b"]))
     finally:
         words._language.reset(token)

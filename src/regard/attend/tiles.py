@@ -113,7 +113,9 @@ class Scores:
         key = self.key[:, cols].to(self.dtype)  # (g, c, d)
         heads, r, d = query.shape
         group = heads // key.shape[0]
-        scores = torch.matmul(query.reshape(key.shape[0], group * r, d), key.transpose(1, 2))  # (g, group · r, c)
+        scores = torch.matmul(
+            query.reshape(key.shape[0], group * r, d), key.transpose(1, 2)
+        )  # (g, group · r, c)
         return scores.view(heads, r, key.shape[1])
 
     def _own(self, tile: Tensor) -> Tensor:

@@ -6,6 +6,7 @@
     POST /api/record       record another text: {"text": [...], "model": …, "truncate": false} → header
     GET  /api/models       what can be loaded
     GET  /api/export       the one-file HTML
+    GET  /api/tiles/…      and rows, columns, lines, cells: long recordings bit by bit (serve/tiles.py)
 
 Errors are {"error": one sentence, "kind": class name} with a status 4xx. Work that takes long runs in
 threads.
@@ -25,6 +26,7 @@ from starlette.exceptions import HTTPException
 from regard.errors import InvalidArgument, RegardError, TooLong
 from regard.serve.guard import Guard
 from regard.serve.session import Session
+from regard.serve.tiles import routes
 from regard.show.html import front_end, html
 from regard.show.payload import Payload
 from regard.words import LANGUAGES, Language, say, set_language
@@ -86,9 +88,13 @@ def create_app(session: Session, *, token: str, port: int) -> Guard:
 
     @app.get("/api/export")
     def export(recording: str | None = None) -> HTMLResponse:
+        data = shown(recording)
+        if data.tiled:
+            raise TooLong(say("errors.export_too_long"))
         disposition = 'attachment; filename="regard.html"'
-        return HTMLResponse(html(shown(recording)), headers={"content-disposition": disposition})
+        return HTMLResponse(html(data), headers={"content-disposition": disposition})
 
+    app.include_router(routes(session))
     app.add_exception_handler(RegardError, _regard_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)

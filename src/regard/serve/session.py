@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import InvalidArgument
 from regard.show.payload import Payload, payload
+from regard.show.tiles import Tiles
 from regard.words import say
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 200_000
 KEPT = 4  # payloads, so that pages opened earlier still find their chunks
+KEPT_LONG = 2  # of them with tiles: these keep the queries and keys of a long text
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,21 @@ class Session:
         self.limits = limits or Limits()
         self._payloads: dict[str, Payload] = {}  # oldest first
         self._latest: Payload | None = None
+        self._tiles: dict[str, Tiles] = {}  # of the payloads that have tiles
         self._subject: tuple[str, Subject] | None = None
         self._busy = threading.Lock()  # one model runs at a time
 
     def show(self, recording: Recording, subject: Subject | None = None) -> Payload:
         """Put a recording on screen; `subject`, the model that made it, is kept for the next text."""
-        shown = payload(recording)
+        shown = payload(recording, tiled=True)
         name = secrets.token_urlsafe(6)
         shown = Payload({**shown.header, "id": name}, shown.chunks)
         self._payloads[name] = self._latest = shown
-        for old in list(self._payloads)[:-KEPT]:
+        if shown.tiled:
+            self._tiles[name] = Tiles(recording)
+        for old in (*list(self._payloads)[:-KEPT], *list(self._tiles)[:-KEPT_LONG]):
             self._payloads.pop(old, None)
+            self._tiles.pop(old, None)
         if subject is not None:
             self._subject = (self.model, subject)
         return shown
@@ -58,6 +64,11 @@ class Session:
     def payload(self, name: str | None = None) -> Payload | None:
         """The payload of this id, or the latest; None where there is none (any more)."""
         return self._latest if name is None else self._payloads.get(name)
+
+    def tiles(self, name: str | None = None) -> Tiles | None:
+        """The tiles of the recording of this id, or of the latest; None where it has none."""
+        latest = self._latest
+        return self._tiles.get(name or (latest.header["id"] if latest else ""))
 
     def record(
         self, texts: Sequence[str], *, model: str | None = None, truncate: bool = False

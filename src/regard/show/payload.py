@@ -5,7 +5,8 @@
 A row gets enough levels (at most 255, one byte) to keep its error below 1/510 < 0.002, and more where the
 recording is small enough to afford it. Runs of equal codes and the few distinct values of a row are all that
 compresses in attention weights, so zlib looks for nothing else (Z_RLE): smaller than its default on trained
-models, and ten times as fast.
+models, and ten times as fast. Learned sinks are one more column, after the last key. A site that is too large
+is "tiled" where a server can compute it bit by bit (show/tiles.py): its chunk is empty.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RecordingError, TooLong
+from regard.show.readings import sink_weights
 from regard.words import say
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ FORMAT = "regard.payload"
 VERSION = 1
 MAX_WEIGHTS = 64_000_000
 MOST_THREADS = 8  # each holds the weights of one site
+MAX_SIDE = 1024  # queries or keys that a page draws at once
 MAX_LEVELS = 255
 MIN_LEVELS = 8
 # A row of noise coded with L levels takes about log2(L) - 0.9 bits a weight after compression (measured on a
@@ -48,32 +51,50 @@ class Payload:
     header: dict[str, Any]
     chunks: tuple[bytes, ...]
 
+    @property
+    def tiled(self) -> bool:
+        """Whether there are sites whose weights are not in here."""
+        return any(site.get("tiled") for site in self.header["sites"])
 
-def payload(recording: Recording, *, item: int = 0) -> Payload:
+
+def payload(recording: Recording, *, item: int = 0, tiled: bool = False) -> Payload:
     """Everything that a page shows of one item of a recording.
 
-    Raises TooLong for more than 64 million weights, RecordingError when a weight is not a number.
+    With `tiled`, sites of more than 1024 queries or keys have an empty chunk, and so have all sites of a
+    recording of more than 64 million weights: the page asks for their tiles. Without, it raises TooLong for
+    more than 64 million weights. Raises RecordingError when a weight is not a number.
     """
     sites = recording.sites
-    count = sum(math.prod(recording.shape(site.layer, site.kind, item)) for site in sites)
-    if count > MAX_WEIGHTS:
+    shapes = [_shape(recording, site, item) for site in sites]
+    count = sum(map(math.prod, shapes))
+    if count > MAX_WEIGHTS and not tiled:
         raise TooLong(
             say("errors.payload_too_large", weights=count // 1_000_000, most=MAX_WEIGHTS // 1_000_000)
         )
-    floor = least_levels(count)
+    large = [tiled and (count > MAX_WEIGHTS or max(shape[1:]) > MAX_SIDE) for shape in shapes]
+    floor = least_levels(
+        sum(math.prod(shape) for shape, is_large in zip(shapes, large, strict=True) if not is_large)
+    )
 
-    def encoded(site: Site) -> tuple[bytes, float]:
-        weights = recording.weights(layer=site.layer, kind=site.kind, item=item)
+    def encoded(site: Site, is_large: bool) -> tuple[bytes, float]:
+        if is_large:
+            return b"", 0.0
+        weights = _weights(recording, site, item)
         if not bool(torch.isfinite(weights).all()):
             raise RecordingError(say("errors.not_a_number", site=site.name))
         return encode(weights, floor)
 
     # zlib and torch release the interpreter lock, so threads use every core.
-    with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, MOST_THREADS)) as threads:
-        results = list(threads.map(encoded, sites))
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
+        results = list(threads.map(encoded, sites, large))
     described = [
-        {**_describe(site), "bytes": len(chunk), "precision": precision}
-        for site, (chunk, precision) in zip(sites, results, strict=True)
+        {
+            **_describe(site),
+            "bytes": len(chunk),
+            "precision": precision,
+            **({"tiled": True} if is_large else {}),
+        }
+        for site, (chunk, precision), is_large in zip(sites, results, large, strict=True)
     ]
     return Payload({**_header(recording, item), "sites": described}, tuple(chunk for chunk, _ in results))
 
@@ -109,6 +130,24 @@ def decode(chunk: bytes, heads: int, queries: int, keys: int) -> Float[Tensor, "
     step = torch.frombuffer(raw, dtype=torch.float32, count=rows).reshape(heads, queries, 1)
     codes = torch.frombuffer(raw, dtype=torch.uint8, offset=rows * 4).reshape(heads, queries, keys)
     return codes * step
+
+
+def _shape(recording: Recording, site: Site, item: int) -> tuple[int, int, int]:
+    """(heads, queries, keys) of what a page shows, a learned sink counted as a key."""
+    queries, keys = (recording.sequences[name].spans[item] for name in (site.queries, site.keys))
+    return site.heads, len(queries), len(keys) + (site.sinks is not None)
+
+
+def _weights(recording: Recording, site: Site, item: int) -> Float[Tensor, "h q k"]:
+    """All weights of a site, and what its sinks take as a last column."""
+    queries, keys = (recording.sequences[name].spans[item] for name in (site.queries, site.keys))
+    rows, cols = slice(queries.start, queries.stop), slice(keys.start, keys.stop)
+    with torch.no_grad():
+        lse = site.lse_of(item, rows)
+        weights = site.scores(item).weights(rows, cols, lse)
+        if site.sinks is None:
+            return weights
+        return torch.cat([weights, sink_weights(site, lse)[..., None]], dim=-1)
 
 
 def _deflate(parts: Iterable[bytes]) -> bytes:
@@ -163,6 +202,7 @@ def _describe(site: Site) -> dict[str, Any]:
         "keys": site.keys,
         "causal": site.kind == "causal",
         "max_error": _number(site.proof.max_error),
+        **({"sinks": True} if site.sinks is not None else {}),
     }
 
 
