@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import regard
+from lesson_page import CHAPTERS
 from regard.serve.session import Session
 from running import running
 
@@ -138,3 +139,23 @@ def explorer(visit: Open, explorer_file: Path) -> Open:
     return lambda fragment="lang=fr", **options: visit(
         f"{explorer_file.as_uri()}#{fragment}", ready="query", **options
     )
+
+
+@pytest.fixture(scope="module")
+def lessons_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All lessons in one file, as `regard learn` serves it."""
+    from regard.show.pages import write_page
+
+    return write_page("learn", tmp_path_factory.mktemp("lessons") / "learn.html")
+
+
+@pytest.fixture
+def lesson(visit: Open, lessons_file: Path) -> Open:
+    """Open a page of the lessons by its number or its name."""
+
+    def go(which: int | str, lang: str = "en", theme: str = "light", **options: Any) -> Any:
+        name = CHAPTERS[which - 1] if isinstance(which, int) else which
+        state = f"page={name}&lang={lang}&theme={theme}"
+        return visit(f"{lessons_file.as_uri()}#{state}", ready="language-fr", **options)
+
+    return go
