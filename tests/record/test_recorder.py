@@ -1,4 +1,4 @@
-"""A Recorder leaves the process as it found it, hears only its own model and thread, and refuses what it cannot prove."""
+"""A Recorder leaves the process as it found it, hears its own model and thread only, and refuses what is unproven."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IDS = {"input_ids": torch.tensor([[5, 9, 12, 40, 7]])}
 
 @pytest.fixture(autouse=True)
 def nothing_stays_changed() -> Any:
-    """Around every test: the interface's class, and the implementations that it knows, are the same after as before."""
+    """Around every test: the interface's class and the functions that it knows are the same after as before."""
     before = dict(vars(AttentionInterface)), dict(AttentionInterface._global_mapping)
     yield
     assert dict(vars(AttentionInterface)) == before[0]
@@ -234,7 +234,7 @@ def test_a_recorder_serves_one_block(tiny_bert: Any) -> None:
         tiny_bert(**IDS)
     with pytest.raises(InvalidArgument, match="serves one block"), recorder:
         pass
-    with pytest.raises(InvalidArgument, match="must be a Subject or a torch.nn.Module; got str"):
+    with pytest.raises(InvalidArgument, match=r"must be a Subject or a torch\.nn\.Module; got str"):
         regard.Recorder("bert")  # type: ignore[arg-type]
 
 

@@ -47,8 +47,8 @@ def test_rectangles_of_any_split_join_without_a_seam(fox: Any) -> None:
             ]
             stripes.append(torch.cat(parts, dim=-1))
         joined = torch.cat(stripes, dim=-2)
-        # Matrix products of different shapes add up in different orders: 1e-6 on weights of at most 1.
-        torch.testing.assert_close(joined, fox.weights(layer=3, head=head), atol=1e-6, rtol=0)
+        # Products of different shapes add up in different orders: logits near 10 have steps of 1e-6.
+        torch.testing.assert_close(joined, fox.weights(layer=3, head=head), atol=4e-6, rtol=0)
 
     joins()
 
@@ -62,12 +62,12 @@ def test_indices_choose_what_they_choose_of_the_whole(fox: Any) -> None:
     ):
         ours = fox.weights(layer=1, head=2, rows=rows, cols=cols)
         indexed = whole.flip(0) if isinstance(rows, slice) else whole[rows]
-        torch.testing.assert_close(ours, indexed if cols is None else indexed[:, cols], atol=1e-6, rtol=0)
+        torch.testing.assert_close(ours, indexed if cols is None else indexed[:, cols], atol=4e-6, rtol=0)
 
 
 def test_rows_is_weights_of_these_rows(fox: Any) -> None:
     torch.testing.assert_close(
-        fox.rows(layer=4, head=1, row=3), fox.weights(layer=4, head=1)[3], atol=1e-6, rtol=0
+        fox.rows(layer=4, head=1, row=3), fox.weights(layer=4, head=1)[3], atol=4e-6, rtol=0
     )
     assert fox.rows(layer=4, row=[3, 4]).shape == (12, 2, 12)
 
@@ -90,17 +90,17 @@ def test_overview_pools_the_weights(fox: Any, size: int) -> None:
     assert largest.shape == mean.shape == (len(cells), len(cells))
     assert len(cells) <= size
     torch.testing.assert_close(
-        largest, torch.tensor([[c.max() for c in row] for row in cells]), atol=1e-6, rtol=0
+        largest, torch.tensor([[c.max() for c in row] for row in cells]), atol=4e-6, rtol=0
     )
     torch.testing.assert_close(
-        mean, torch.tensor([[c.mean() for c in row] for row in cells]), atol=1e-6, rtol=0
+        mean, torch.tensor([[c.mean() for c in row] for row in cells]), atol=4e-6, rtol=0
     )
 
 
 def test_overview_of_all_heads_is_the_overviews_of_each(fox: Any) -> None:
     every = fox.overview(layer=2, size=4)
     for head in range(12):
-        torch.testing.assert_close(every[head], fox.overview(layer=2, head=head, size=4), atol=1e-6, rtol=0)
+        torch.testing.assert_close(every[head], fox.overview(layer=2, head=head, size=4), atol=4e-6, rtol=0)
 
 
 def test_padding_of_an_item_is_nowhere(minilm: Any) -> None:

@@ -1,4 +1,4 @@
-"""Recorded weights are the model's own: compared with what its eager attention returns, for every layer and head."""
+"""Recorded weights are the model's own: what its eager attention returns, for every layer and head."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def encode(
     truncated = limit is not None and longest > limit
     if truncated:
         if not truncate:
-            raise TooLong(say("errors.too_long", tokens=longest, limit=limit))
+            raise TooLong(say("errors.too_long", tokens=longest, limit=limit), tokens=longest, limit=limit)
         encoding = tokenizer(texts, pairs, truncation=True, max_length=limit, **wanted)
     rows: list[list[int]] = encoding["input_ids"]
     tokens = []
@@ -94,8 +94,8 @@ def device_of(model: nn.Module) -> torch.device:
 def _checked(
     text: str | Sequence[str], pair: str | Sequence[str] | None
 ) -> tuple[list[str], list[str] | None]:
-    texts = [text] if isinstance(text, str) else list(text)
-    pairs = None if pair is None else [pair] if isinstance(pair, str) else list(pair)
+    texts = _as_list(text)
+    pairs = None if pair is None else _as_list(pair)
     if not texts:
         raise InvalidArgument(say("errors.empty_text"))
     if pairs is not None and len(pairs) != len(texts):
@@ -110,6 +110,10 @@ def _checked(
         except UnicodeEncodeError as error:
             raise InvalidArgument(say("errors.not_unicode", position=error.start)) from error
     return texts, pairs
+
+
+def _as_list(text: str | Sequence[str]) -> list[str]:
+    return list(text) if isinstance(text, list | tuple) else [text]  # type: ignore[list-item]
 
 
 def _padded(

@@ -77,7 +77,9 @@ def _checked_tensors(model: nn.Module, inputs: Mapping[str, Tensor], pair: objec
             raise InvalidArgument(f"inputs[{name!r}] must be a tensor; got {type(value).__name__}.")
     ids, limit = inputs.get("input_ids"), limit_of(model)
     if ids is not None and limit is not None and ids.shape[-1] > limit:
-        raise TooLong(say("errors.too_long", tokens=ids.shape[-1], limit=limit))
+        raise TooLong(
+            say("errors.too_long", tokens=ids.shape[-1], limit=limit), tokens=ids.shape[-1], limit=limit
+        )
     device = device_of(model)
     return {name: value.to(device) for name, value in inputs.items()}
 
