@@ -29,7 +29,15 @@ class InvalidArgument(RegardError, ValueError):
 
 
 class TooLong(InvalidArgument):
-    """More tokens than the model, the page or the memory takes."""
+    """More tokens than the model, the page or the memory takes.
+
+    `tokens` and `limit` are numbers where they are counted: so many there are, so many there may be.
+    """
+
+    def __init__(self, message: str, *, tokens: int | None = None, limit: int | None = None) -> None:
+        super().__init__(message)
+        self.tokens = tokens
+        self.limit = limit
 
 
 class ModelError(RegardError):

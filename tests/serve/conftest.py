@@ -32,7 +32,8 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if text == "fault":
             raise ZeroDivisionError("a fault of ours")
         if len(words) > 50 and not truncate:
-            raise regard.errors.TooLong(f"The text has {len(words)} tokens; the model takes 50.")
+            said = f"The text has {len(words)} tokens; the model takes 50."
+            raise regard.errors.TooLong(said, tokens=len(words), limit=50)
         return recording_of(words[:50])
 
     monkeypatch.setattr(regard, "load", load, raising=False)

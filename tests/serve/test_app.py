@@ -96,6 +96,11 @@ def test_a_recording_too_large_for_a_page_has_tiles_and_no_export(
     assert "regard record" in refused.json()["error"]
 
 
+def test_a_text_that_is_too_long_is_counted_for_the_page(client: TestClient) -> None:
+    answer = client.post("/api/record", json={"text": ["word " * 60]}).json()
+    assert (answer["tokens"], answer["limit"]) == (60, 50)
+
+
 def test_errors_come_in_the_language_of_the_page(client: TestClient) -> None:
     said = client.post("/api/record", json={"text": [], "lang": "fr"}).json()["error"]
     assert said == "Donnez un texte, ou deux pour une paire ; reçu : 0."

@@ -102,13 +102,16 @@ def create_app(session: Session, *, token: str, port: int) -> Guard:
     return Guard(app, token=token, port=port)
 
 
-def _error(status: int, sentence: str, kind: str) -> JSONResponse:
-    return JSONResponse({"error": sentence, "kind": kind}, status)
+def _error(status: int, sentence: str, kind: str, details: dict[str, Any] | None = None) -> JSONResponse:
+    return JSONResponse({"error": sentence, "kind": kind, **(details or {})}, status)
 
 
 def _regard_error(_: Request, error: Exception) -> JSONResponse:
     status = 413 if isinstance(error, TooLong) else 422 if isinstance(error, InvalidArgument) else 400
-    return _error(status, str(error), type(error).__name__)
+    details: dict[str, Any] = {}
+    if isinstance(error, TooLong) and error.limit is not None:
+        details = {"tokens": error.tokens, "limit": error.limit}
+    return _error(status, str(error), type(error).__name__, details)
 
 
 def _http_error(_: Request, error: Exception) -> JSONResponse:
