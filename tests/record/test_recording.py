@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
@@ -36,6 +36,7 @@ def test_shapes_follow_what_is_asked_for(fox: Any) -> None:
 def test_rectangles_of_any_split_join_without_a_seam(fox: Any) -> None:
     cuts = st.lists(st.integers(0, 12), max_size=4)
 
+    @settings(deadline=None)
     @given(rows=cuts, cols=cuts, head=st.one_of(st.none(), st.integers(0, 11)))
     def joins(rows: list[int], cols: list[int], head: int | None) -> None:
         edges_r, edges_c = sorted({0, 12, *rows}), sorted({0, 12, *cols})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -72,6 +72,7 @@ def test_rule_equals_the_mask(case: str, as_float: bool) -> None:
         assert torch.equal(rule.full(lengths), expected)
 
 
+@settings(deadline=None)
 @given(
     left=st.integers(0, 12),
     right=st.integers(0, 12),

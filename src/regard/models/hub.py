@@ -67,6 +67,7 @@ def _ask(name: str) -> None:
         with answer_within(TIMEOUT_S, lambda: urllib.request.urlopen(request, timeout=TIMEOUT_S)):
             return
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code in (
             401,
             403,

@@ -64,7 +64,7 @@ def load(
     wanted = str(name)
     if entry := CATALOGUE.get(wanted):
         folder, source, licence = fetch(entry, progress), entry.hub, entry.licence
-    elif (local := Path(wanted).expanduser()).is_dir():
+    elif wanted.strip() and (local := Path(wanted).expanduser()).is_dir():
         folder, source, licence = local, str(local.resolve()), None
         wanted = local.resolve().name
     else:

@@ -118,6 +118,7 @@ def _download(url: str, path: Path, report: Callable[[int], None]) -> int:
                 done += len(block)
                 report(done)
     except urllib.error.HTTPError as error:
+        error.close()
         raise Unreachable(f"HTTP {error.code}") from error
     except urllib.error.URLError as error:
         raise Unreachable(str(error.reason)) from error
