@@ -97,8 +97,18 @@ class Recording:
         error = max((proof.max_error for proof in checked), default=float("nan"))
         return Proof(sum(proof.rows for proof in checked), error, notes)
 
-    def site(self, layer: int, kind: str | None = None) -> Site:
-        """The site of a layer; where a layer has several (a decoder's self and cross attention), of a kind."""
+    def site(self, layer: int | None = None, kind: str | None = None, name: str | None = None) -> Site:
+        """The site of a layer; where a layer has several (a decoder's self and cross attention), of a kind.
+
+        Or the site of a name, where two share layer and kind (the two towers of CLIP); a module that ran
+        several times gave several sites of its name, which `layer` tells apart.
+        """
+        if name is not None:
+            return self._named(name, layer, kind)
+        if layer is None:
+            raise InvalidArgument(
+                "say which attention: layer= (a number) or site= (a name, as in recording.sites)."
+            )
         found = [s for s in self.sites if s.layer == layer and (kind is None or s.kind == kind)]
         if len(found) == 1:
             return found[0]
@@ -107,8 +117,27 @@ class Recording:
         if not found:
             layers = sorted({s.layer for s in self.sites if kind is None or s.kind == kind})
             raise InvalidArgument(f"layer must be one of {_listed(layers)}; got {layer!r}.")
-        kinds = ", ".join(repr(s.kind) for s in found)
-        raise InvalidArgument(f"layer {layer} has several attentions; say which with kind= one of {kinds}.")
+        kinds = list(dict.fromkeys(s.kind for s in found))
+        if kind is None and len(kinds) == len(found):
+            choices = ", ".join(map(repr, kinds))
+            raise InvalidArgument(
+                f"layer {layer} has several attentions; say which with kind= one of {choices}."
+            )
+        names = ", ".join(repr(s.name) for s in found)
+        raise InvalidArgument(f"layer {layer} has several attentions; say which with site= one of {names}.")
+
+    def _named(self, name: str, layer: int | None, kind: str | None) -> Site:
+        of_name = [s for s in self.sites if s.name == name]
+        if not of_name:
+            ends = ", ".join(repr(s.name) for s in (self.sites[0], self.sites[-1]))
+            raise InvalidArgument(
+                f"site must be one of the names in recording.sites, such as {ends}; got {name!r}."
+            )
+        found = [s for s in of_name if layer in (None, s.layer) and kind in (None, s.kind)]
+        if len(found) == 1:
+            return found[0]
+        layers = _listed([s.layer for s in of_name])
+        raise InvalidArgument(f"site {name!r} ran as layer {layers}; say which with layer=; got {layer!r}.")
 
     def tokens(self, item: int = 0, side: Side = "query", site: Site | None = None) -> Tokens:
         """The tokens of an item along the query or the key axis of a site (by default of the first)."""
@@ -117,20 +146,23 @@ class Recording:
         chosen = site or self.sites[0]
         return self.sequences[chosen.queries if side == "query" else chosen.keys].tokens[self._item(item)]
 
-    def shape(self, layer: int, kind: str | None = None, item: int = 0) -> tuple[int, int, int]:
+    def shape(
+        self, layer: int | None = None, kind: str | None = None, item: int = 0, site: str | None = None
+    ) -> tuple[int, int, int]:
         """(heads, queries, keys) of a site, for an item without its padding."""
-        site, rows, cols = self._axes(layer, kind, item)
-        return site.heads, len(rows), len(cols)
+        of, rows, cols = self._axes(layer, kind, item, site)
+        return of.heads, len(rows), len(cols)
 
     def weights(
         self,
         *,
-        layer: int,
+        layer: int | None = None,
         head: int | None = None,
         rows: Index = None,
         cols: Index = None,
         kind: str | None = None,
         item: int = 0,
+        site: str | None = None,
     ) -> Float[Tensor, "*h r c"]:
         """Weights of any rectangle, recomputed exactly: (h, q, k), or (q, k) for one head.
 
@@ -141,75 +173,79 @@ class Recording:
             cols: keys, likewise.
             kind: "self", "causal" or "cross", where a layer has several attentions.
             item: which text of a batch.
+            site: name of the attention, instead of `layer`; needed where two share layer and kind.
 
         Memory: the rectangle, and its rows over all keys once if their log-sum-exp is not known yet.
 
         >>> recording.weights(layer=2, head=5, rows=slice(3, 9)).shape  # doctest: +SKIP
         torch.Size([6, 12])
         """
-        site, queries, keys = self._axes(layer, kind, item)
-        _check_head(site, head)
+        of, queries, keys = self._axes(layer, kind, item, site)
+        _check_head(of, head)
         chosen_rows, chosen_cols = pick("rows", rows, queries), pick("cols", cols, keys)
         with torch.no_grad():
-            lse = site.lse_of(item, chosen_rows.hull, head)
-            weights = site.scores(item, head).weights(chosen_rows.hull, chosen_cols.hull, lse)
+            lse = of.lse_of(item, chosen_rows.hull, head)
+            weights = of.scores(item, head).weights(chosen_rows.hull, chosen_cols.hull, lse)
             weights = chosen_cols.take(chosen_rows.take(weights, 1), -1)
         return weights if head is None else weights[0]
 
     def rows(
         self,
         *,
-        layer: int,
+        layer: int | None = None,
         row: int | Sequence[int] | slice,
         head: int | None = None,
         kind: str | None = None,
         item: int = 0,
+        site: str | None = None,
     ) -> Float[Tensor, "*h k"]:
         """What one query (or several) gives to every key: `weights` with `rows=row`."""
-        return self.weights(layer=layer, head=head, rows=row, kind=kind, item=item)
+        return self.weights(layer=layer, head=head, rows=row, kind=kind, item=item, site=site)
 
     def top_k(
         self,
         *,
-        layer: int,
+        layer: int | None = None,
         row: int,
         k: int = 10,
         head: int | None = None,
         kind: str | None = None,
         item: int = 0,
+        site: str | None = None,
     ) -> TopK:
         """The k keys that query `row` looks at most (fewer, when there are fewer keys)."""
         if k < 1:
             raise InvalidArgument(f"k must be at least 1; got {k}.")
-        weights = self.weights(layer=layer, head=head, rows=row, kind=kind, item=item)
+        weights = self.weights(layer=layer, head=head, rows=row, kind=kind, item=item, site=site)
         best = weights.topk(min(k, weights.shape[-1]), dim=-1)
         return TopK(best.indices, best.values)
 
     def overview(
         self,
         *,
-        layer: int,
+        layer: int | None = None,
         head: int | None = None,
         size: int = 256,
         reduce: Literal["max", "mean"] = "max",
         kind: str | None = None,
         item: int = 0,
+        site: str | None = None,
     ) -> Float[Tensor, "*h R C"]:
         """All weights of a head in at most size × size cells, each the largest or mean weight of its block.
 
-        Computed tile by tile: never holds queries × keys numbers. A block spans ceil(queries / size) queries and
-        ceil(keys / size) keys.
+        Computed tile by tile: never holds queries × keys numbers. A block spans ceil(queries / size) queries
+        and ceil(keys / size) keys.
         """
         if size < 1:
             raise InvalidArgument(f"size must be at least 1; got {size}.")
         if reduce not in ("max", "mean"):
             raise InvalidArgument(f"reduce must be 'max' or 'mean'; got {reduce!r}.")
-        site, queries, keys = self._axes(layer, kind, item)
-        _check_head(site, head)
+        of, queries, keys = self._axes(layer, kind, item, site)
+        _check_head(of, head)
         rows, cols = slice(queries.start, queries.stop), slice(keys.start, keys.stop)
         with torch.no_grad():
-            lse = site.lse_of(item, rows, head)
-            picture = tiles.pooled(site.scores(item, head), rows, cols, lse, size, reduce)
+            lse = of.lse_of(item, rows, head)
+            picture = tiles.pooled(of.scores(item, head), rows, cols, lse, size, reduce)
         return picture if head is None else picture[0]
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -218,10 +254,12 @@ class Recording:
 
         save(self, path)
 
-    def _axes(self, layer: int, kind: str | None, item: int) -> tuple[Site, range, range]:
-        site = self.site(layer, kind)
+    def _axes(
+        self, layer: int | None, kind: str | None, item: int, name: str | None
+    ) -> tuple[Site, range, range]:
+        of = self.site(layer, kind, name)
         item = self._item(item)
-        return site, self.sequences[site.queries].spans[item], self.sequences[site.keys].spans[item]
+        return of, self.sequences[of.queries].spans[item], self.sequences[of.keys].spans[item]
 
     def _item(self, item: int) -> int:
         if not 0 <= item < self.items:

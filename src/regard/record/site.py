@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,8 +23,8 @@ NAN = float("nan")
 class Proof:
     """What comparing recomputed with real attention output gave.
 
-    `max_error` is the largest difference found, as a share of the largest value that the output mixes. `rows` counts the
-    query positions compared (in every item, all heads). Without rows `note` says why nothing could be compared.
+    `max_error` is the largest difference found, as a share of the largest value that the output mixes. `rows` counts
+    the query positions compared (in every item, all heads). Without rows `note` says why nothing was compared.
     """
 
     rows: int
@@ -32,9 +32,9 @@ class Proof:
     note: str = ""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Site:
-    """One attention of a model: where it is, what it is, and the tensors that it ran with, padding included."""
+    """One attention of a model: where and what it is, and the tensors that it ran with, padding included."""
 
     name: str
     layer: int
@@ -51,8 +51,8 @@ class Site:
     queries: str = "text"  # which sequence of the recording the queries are of, ...
     keys: str = "text"  # ... and the keys
     proof: Proof = Proof(0, NAN)
-    _lse: Tensor | None = field(default=None, repr=False)
-    _lse_known: Tensor | None = field(default=None, repr=False)
+    _lse: Tensor | None = None
+    _lse_known: Tensor | None = None
 
     @property
     def heads(self) -> int:
@@ -71,7 +71,7 @@ class Site:
 
     @property
     def lse(self) -> Float[Tensor, "b h q"]:
-        """Log-sum-exp of every row of logits, computed when first needed; −inf for a row with no allowed key."""
+        """Log-sum-exp of every row of logits, computed when first needed; −inf where no key is allowed."""
         for item in range(self.query.shape[0]):
             self.lse_of(item, slice(0, self.query.shape[2]))
         return self._buffers()[0]
@@ -107,13 +107,21 @@ class Site:
         )
 
     def lse_of(self, item: int, rows: slice, head: int | None = None) -> Float[Tensor, "h r"]:
-        """Log-sum-exp of some rows of an item, of one head or of all; only what is not yet known is computed."""
+        """Log-sum-exp of some rows of an item, of one head or all; only what is not yet known is computed."""
         lse, known = self._buffers()
         heads = slice(0, self.heads) if head is None else slice(head, head + 1)
         for start, stop in _gaps(known[item, heads, rows].all(0).tolist(), rows.start):
             lse[item, heads, start:stop] = self.scores(item, head).log_sum_exp(slice(start, stop))
             known[item, heads, start:stop] = True
         return lse[item, heads, rows]
+
+    def __repr__(self) -> str:
+        heads = f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads} on {self.kv_heads}"
+        size = f"{self.query.shape[2]} × {self.key.shape[2]}"
+        return (
+            f"Site({self.name!r}, layer {self.layer}, {self.kind}, heads {heads}, "
+            f"items {self.query.shape[0]}, {size}, {self.kernel or self.door}, max_error {self.proof.max_error:.1e})"
+        )
 
     def _buffers(self) -> tuple[Tensor, Tensor]:
         if self._lse is None or self._lse_known is None:
