@@ -39,6 +39,7 @@ class Family:
     config: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, list[int]] = field(default_factory=dict)  # name -> shape
     values: dict[str, Any] = field(default_factory=dict)  # name -> the numbers themselves
+    ones: dict[str, list[int]] = field(default_factory=dict)  # name -> shape
     placeholder: dict[str, int] = field(default_factory=dict)  # the id of image tokens, and how many
     model_class: str = "AutoModel"
     padding: str = "right"
@@ -124,6 +125,7 @@ def inputs_of(family: Family, model: nn.Module) -> dict[str, Tensor]:
             given[name] = torch.randn(shape, generator=generator)
     if family.placeholder:
         given["input_ids"][:, 3 : 3 + family.placeholder["count"]] = family.placeholder["id"]
+    given |= {name: torch.ones(shape, dtype=torch.long) for name, shape in family.ones.items()}
     return given | {name: torch.tensor(numbers) for name, numbers in family.values.items()}
 
 
