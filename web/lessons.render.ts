@@ -77,11 +77,15 @@ function mathematics(name: string, level: 'inline' | 'block', rule: RegExp): Tok
     start: (src) => (level === 'block' ? src.search(/^\$\$/m) : src.indexOf('$')),
     tokenizer(src) {
       const found = rule.exec(src)
-      return found ? { type: name, raw: found[0], tex: found[1]!.trim() } : undefined
+      return found ? { type: name, raw: found[0], tex: found[1]!.trim(), after: found[2] ?? '' } : undefined
     },
     renderer(token) {
       const html = mathml(token.tex as string, level === 'block')
-      return level === 'block' ? `<div class="formula" tabindex="0" role="group">${html}</div>\n` : html
+      return level === 'block'
+        ? `<div class="formula">${html}</div>\n`
+        : token.after
+          ? `<span class="whole">${html}${token.after as string}</span>`
+          : html
     },
   }
 }
@@ -108,7 +112,8 @@ export function render(source: string, language: Language): Rendered {
   const marked = new Marked({
     extensions: [
       mathematics('display', 'block', /^\$\$([\s\S]+?)\$\$(?:\n|$)/),
-      mathematics('math', 'inline', /^\$((?:\\\$|[^$\n])+?)\$(?!\d)/),
+      // The punctuation after a formula stays on its line.
+      mathematics('math', 'inline', /^\$((?:\\\$|[^$\n])+?)\$(?!\d)((?:[\u00a0\u202f]?[,.;:!?)])*)/),
     ],
     renderer: {
       em(token: Tokens.Em) {
