@@ -1,4 +1,4 @@
-"""What a picture of all weights of one head costs: time and memory beside PyTorch's fused attention on that head."""
+"""What a picture of all weights of a head costs: time and memory beside PyTorch's fused attention on it."""
 
 from __future__ import annotations
 

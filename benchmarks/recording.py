@@ -15,8 +15,8 @@ from regard.record.encode import encode
 
 PROSE = (
     "When the museum opened its doors that morning, nobody had expected the queue to reach the bridge. "
-    "A guard counted the visitors, lost his place, and began again. Children leaned over the parapet to watch "
-    "the boats; their parents read the programme, folded it, and read it once more. "
+    "A guard counted the visitors, lost his place, and began again. Children leaned over the parapet to "
+    "watch the boats; their parents read the programme, folded it, and read it once more. "
 )
 
 

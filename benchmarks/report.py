@@ -1,4 +1,4 @@
-"""How a measurement is taken, printed and kept: paired ratios, a table, and JSON beside the machine's description."""
+"""How a measurement is taken, printed and kept: paired ratios, a table, JSON with the machine."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def paired(
 ) -> Ratio:
     """The median over rounds of time(candidate) / time(baseline); the order within a round alternates.
 
-    Other work on the machine disturbs both halves of a round alike, which a ratio of two separate medians would not see.
+    Other work on the machine disturbs both halves of a round alike, which a ratio of two medians would
+    not see.
     """
     baseline()
     candidate()
@@ -114,7 +115,8 @@ def write(name: str, rows: Sequence[Row | dict[str, Any]]) -> dict[str, Any]:
         must = "" if row["target"] is None else f"must reach {row['target']:g}"
         verdict = "" if row["target"] is None else "met" if row["met"] else "NOT MET"
         print(
-            f"  {row['what']:<58} {row['measured']:>10.3f} {row['unit']:<4} {must:<18} {verdict:<8} {row['detail']}"
+            f"  {row['what']:<58} {row['measured']:>10.3f} {row['unit']:<4} {must:<18} {verdict:<8} "
+            f"{row['detail']}"
         )
     return kept
 

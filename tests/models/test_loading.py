@@ -1,4 +1,4 @@
-"""`regard.load`: catalogue, folder or Hub name; safetensors only; silent; every failure is one clear sentence."""
+"""`regard.load`: catalogue, folder or Hub name; safetensors only; silent; failures are one clear sentence."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_hub_that_fails_or_never_answers_is_left_and_named(
     hub: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.answers["/api/models/some/model"] = 503
-    with pytest.raises(SourceUnreachable, match="could not be fetched from any source. Hub: HTTP 503"):
+    with pytest.raises(SourceUnreachable, match=r"could not be fetched from any source\. Hub: HTTP 503"):
         regard.load("some/model")
     monkeypatch.setattr(hub_module, "TIMEOUT_S", 0.2)
     hub.answers["/api/models/some/model"] = None

@@ -31,7 +31,7 @@ def test_text_without_a_token_of_its_own_is_refused(minilm: Any, text: str) -> N
 
 
 def test_half_a_character_is_refused(minilm: Any) -> None:
-    with pytest.raises(InvalidArgument, match="lone surrogate.* at position 2"):
+    with pytest.raises(InvalidArgument, match=r"lone surrogate.* at position 2"):
         regard.record(minilm, "ab\ud800")
 
 

@@ -1,4 +1,4 @@
-"""Sites are numbered as the model's own modules are, and by the order of calls where those do not tell them apart."""
+"""Sites are numbered as the model's own modules are, or by the order of calls where those do not suffice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Recorder leaves the process as it found it, hears its own model and thread only, and refuses what is unproven."""
+"""A Recorder leaves the process as it found it, hears its own model and thread only, refuses the unproven."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IDS = {"input_ids": torch.tensor([[5, 9, 12, 40, 7]])}
 
 @pytest.fixture(autouse=True)
 def nothing_stays_changed() -> Any:
-    """Around every test: the interface's class and the functions that it knows are the same after as before."""
+    """Around every test: the interface's class and functions are the same after as before."""
     before = dict(vars(AttentionInterface)), dict(AttentionInterface._global_mapping)
     yield
     assert dict(vars(AttentionInterface)) == before[0]

@@ -1,4 +1,4 @@
-"""One file holds a recording: whole or not at all, opened lazily, and anything else refused with one sentence."""
+"""One file holds a recording: whole or not at all, opened lazily, all else refused with one sentence."""
 
 from __future__ import annotations
 
@@ -116,11 +116,20 @@ def test_every_truncation_is_refused(stored: Path) -> None:
     whole = stored.read_bytes()
     for length in (0, 1, 7, 8, 9, 200, header_length(stored), len(whole) // 2, len(whole) - 1):
         stored.write_bytes(whole[:length])
-        with pytest.raises(DamagedFile, match="damaged or incomplete|is no recording"):
+        with pytest.raises(DamagedFile, match=r"damaged or incomplete|is no recording"):
             regard.open(stored)
     stored.write_bytes(whole + b"x")
     with pytest.raises(DamagedFile, match="damaged or incomplete"):
         regard.open(stored)
+
+
+def refusal(path: Path) -> str | None:
+    """What opening a file is refused with, if it is."""
+    try:
+        regard.open(path)
+    except DamagedFile as error:
+        return str(error)
+    return None
 
 
 def test_damage_to_the_header_never_gives_another_error(stored: Path) -> None:
@@ -134,12 +143,11 @@ def test_damage_to_the_header_never_gives_another_error(stored: Path) -> None:
         damaged = bytearray(whole)
         damaged[at] ^= 1 << bit
         stored.write_bytes(damaged)
-        try:
-            regard.open(stored)
-        except DamagedFile as error:
+        sentence = refusal(stored)
+        if sentence is not None:
             refused += 1
-            assert str(stored) in str(error)
-            assert "\n" not in str(error)
+            assert str(stored) in sentence
+            assert "\n" not in sentence
     assert refused > 100
 
 
@@ -255,7 +263,10 @@ def test_a_process_killed_during_save_leaves_the_old_file_whole(stored: Path) ->
 
 def test_processes_killed_at_any_moment_leave_a_whole_file(stored: Path) -> None:
     """A process that does nothing but save is killed at several moments: what lies there always opens."""
-    program = "import sys, regard\nr = regard.open(sys.argv[1])\nprint('go', flush=True)\nwhile True: r.save(sys.argv[1])"
+    program = (
+        "import sys, regard\nr = regard.open(sys.argv[1])\nprint('go', flush=True)\n"
+        "while True: r.save(sys.argv[1])"
+    )
     for wait_s in (0.0, 0.003, 0.011, 0.026):
         process = subprocess.Popen(
             [sys.executable, "-c", program, str(stored)], stdout=subprocess.PIPE, text=True

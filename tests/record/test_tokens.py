@@ -1,4 +1,4 @@
-"""Tokens are shown as a person reads them, whatever the tokenizer's own spelling; hostile ones stay what they are."""
+"""Tokens are shown as a person reads them, however the tokenizer spells; hostile ones stay what they are."""
 
 from __future__ import annotations
 

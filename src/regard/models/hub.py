@@ -1,4 +1,4 @@
-"""Any model by its Hub name: what the Hub's own cache holds, else a download that is refused within five seconds."""
+"""Any model by its Hub name: from the Hub's own cache, else downloaded, or refused within five seconds."""
 
 from __future__ import annotations
 

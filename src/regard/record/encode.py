@@ -1,4 +1,4 @@
-"""From texts to what a model takes: tokens with padding, checked against the model's limit, never cut in silence."""
+"""From texts to what a model takes: tokens with padding, held to the model's limit, never cut in silence."""
 
 from __future__ import annotations
 

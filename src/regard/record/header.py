@@ -24,7 +24,7 @@ _PLAIN = ("name", "layer", "kind", "scale", "softcap", "kernel", "door", "querie
 
 
 def to_header(recording: Recording) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The JSON-able header and the named tensors of a recording. Masks and biases that sites share are stored once."""
+    """The JSON-able header and named tensors of a recording; what sites share is stored once."""
     tensors: dict[str, Tensor] = {}
     rules: list[dict[str, Any]] = []
     index_of: dict[int, int] = {}  # id of a rule -> its place in `rules`

@@ -1,9 +1,10 @@
-"""The first door: Hugging Face's attention interface, through which most of its models call their attention function.
+"""The first door: Hugging Face's attention interface, through which most of its models call their attention.
 
-While a recorder lives, what `AttentionInterface` hands out is the function that the model's own implementation name maps
-to, wrapped: masks, name-dependent branches and the kernel stay what they were. The wrapper passes straight through unless
-the calling module belongs to a model that a living recorder watches. One installation serves all recorders; the last one
-to leave takes it away.
+While a recorder lives, what `AttentionInterface` hands out is the function that the model's own
+implementation name maps to ("eager" too: the modelling file's own), wrapped. So masks, name-dependent
+branches and the kernel stay what they were. The wrapper passes straight through unless the calling
+module belongs to a model that a living recorder watches. One installation serves all recorders; the
+last one to leave takes it away.
 """
 
 from __future__ import annotations

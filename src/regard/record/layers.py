@@ -1,8 +1,8 @@
 """Which number a site has: the one that the model's own modules give it, where that is possible.
 
-`encoder.layer.3.attention.self` is layer 3, also when layers 0 to 2 have no softmax attention. Where the first number of
-the names does not tell the sites of a stack apart (one module called for every layer, as in ALBERT; stages of blocks, as
-in Swin), sites are counted in the order of their calls.
+`encoder.layer.3.attention.self` is layer 3, also when layers 0 to 2 have no softmax attention. Where
+the first number of the names does not tell the sites of a stack apart (one module called for every
+layer, as in ALBERT; stages of blocks, as in Swin), sites are counted in the order of their calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CROSS = re.compile(r"cross|encdec|encoder_attn|encoder_decoder", re.IGNORECASE)
 
 
 def numbers_of(names: Sequence[str], kinds: Sequence[str]) -> list[int]:
-    """The layer of each call, in the order of the calls: one call per entry, with its module's qualified name."""
+    """The layer of each call: entries are calls in their order, by their module's qualified name."""
     stacks = [(*_stack(name), kind) for name, kind in zip(names, kinds, strict=True)]
     times = Counter(stacks)
     apart: dict[tuple[str, str], bool] = defaultdict(lambda: True)
@@ -33,6 +33,23 @@ def numbers_of(names: Sequence[str], kinds: Sequence[str]) -> list[int]:
             layers.append(called[stack, kind])
             called[stack, kind] += 1
     return layers
+
+
+def names_of_calls(model: nn.Module, names: Sequence[str]) -> list[str]:
+    """The names, where a module that stands in several places (Zamba's shared block) is called once for each.
+
+    `names` are those of the called modules, in the order of the calls, each module by its first name.
+    """
+    times = Counter(names)
+    repeated = {id(model.get_submodule(name)): name for name, count in times.items() if count > 1}
+    if not repeated:
+        return list(names)
+    places: dict[str, list[str]] = defaultdict(list)
+    for name, module in model.named_modules(remove_duplicate=False):
+        if id(module) in repeated:
+            places[repeated[id(module)]].append(name)
+    ahead = {name: iter(found) for name, found in places.items() if len(found) == times[name]}
+    return [next(ahead[name]) if name in ahead else name for name in names]
 
 
 def kind_of(module: nn.Module, name: str, causal: bool) -> str:

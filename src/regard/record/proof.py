@@ -1,9 +1,9 @@
-"""The proof of a site: a few rows of attention, recomputed from what is recorded, against what the model went on with.
+"""The proof of a site: a few rows, recomputed from what is recorded, against what the model went on with.
 
     error = max |Σ_j weights_ij v_j − output_i| / max |v|
 
-As a share of the largest value mixed, the error does not depend on the scale of the model. It stays on the model's
-device and is read once, at the end of the run, so that no kernel has to wait for it.
+As a share of the largest value mixed, the error does not depend on the scale of the model. It stays on the
+model's device and is read once, at the end of the run, so that no kernel has to wait for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 8e-3, tor
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is kept of a comparison until the end of the run: a few rows, no larger than the rows of the output."""
+    """What is kept of a comparison until the end of the run: a few rows of output, recomputed and real."""
 
     mixed: Float[Tensor, "b h r v"]
     seen: Float[Tensor, "b h r v"]

@@ -1,4 +1,4 @@
-"""`Recorder`: a context in which every attention of a model is recorded while the model's own kernels compute it."""
+"""`Recorder`: a context in which a model's attentions are recorded while its own kernels compute them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from regard.words import say
 class Recorder:
     """Record whatever runs through a model inside the block.
 
-    Only references to queries, keys and masks are kept; the model computes as it would without. What was changed for
-    the time of the block is restored after it, also when the model raises. Recorders may be nested, and live in several
-    threads at once: each hears the calls of its own thread, of its own model.
+    Only references to queries, keys and masks are kept; the model computes as it would without. What
+    was changed for the time of the block is restored after it, also when the model raises. Recorders
+    may be nested, and live in several threads at once: each hears the calls of its own thread, of its
+    own model.
 
     Args:
         model: a `Subject` or a module.
@@ -76,7 +77,7 @@ class Recorder:
         """The recording of the one call of the model inside the block."""
         if len(self.recordings) > 1:
             raise InvalidArgument(
-                f"the model ran {len(self.recordings)} times; recorder.recordings holds one recording for each run."
+                f"the model ran {len(self.recordings)} times; recorder.recordings holds a recording for each."
             )
         return self.recordings[0]
 

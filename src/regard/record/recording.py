@@ -144,7 +144,7 @@ class Recording:
         if side not in ("query", "key"):
             raise InvalidArgument(f"side must be 'query' or 'key'; got {side!r}.")
         chosen = site or self.sites[0]
-        return self.sequences[chosen.queries if side == "query" else chosen.keys].tokens[self._item(item)]
+        return self.sequences[chosen.queries if side == "query" else chosen.keys].tokens[self._item(item, chosen)]
 
     def shape(
         self, layer: int | None = None, kind: str | None = None, item: int = 0, site: str | None = None

@@ -1,9 +1,10 @@
 """From the mask that a model built to the rule that it follows, so that n × n booleans need not be kept.
 
-Tried in this order, each verified on every cell before it is believed: nothing forbidden; the same keys for every query
-(padding); a window around the own position, of which causal is the one without limit to the left, together with padding.
-Whatever follows none of these is kept as it is. A float mask of 0 and "minus infinity" (or the smallest number of its
-type) is boolean; other numbers in it are kept as a bias.
+Tried in this order, each verified on every cell before it is believed: nothing forbidden; the same keys
+for every query (padding); a window around the own position, of which causal is the one without limit to
+the left, with or without padding. Whatever follows none of these is kept as it is. A float mask of 0
+and "minus infinity" (or the smallest number of its type) is boolean; other numbers in it are kept as a
+bias.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ROWS_AT_ONCE = 1024
 
 
 def rule_of(mask: Tensor | None, causal: bool, lengths: tuple[int, int]) -> tuple[Mask | None, Tensor | None]:
-    """(rule, bias) of the mask that an attention was called with: boolean, True = may attend, or added to the logits.
+    """(rule, bias) of the mask that an attention was called with: boolean (True = may attend) or to be added.
 
     `causal` is an upper-left triangle besides the mask; `lengths` are (queries, keys).
     """
@@ -93,7 +94,7 @@ def _explains(rule: Mask, allowed: Bool[Tensor, "b 1 q k"], lengths: tuple[int, 
 
 
 def _upper_left(lengths: tuple[int, int]) -> Mask:
-    """Key j ≤ query i, both counted from 0; the rules here count from the last, which differs for unequal lengths."""
+    """Key j ≤ query i, both counted from 0; rules align the last ones, which differs for unequal lengths."""
     queries, keys = lengths
     if queries == keys:
         return masks.causal()

@@ -1,4 +1,4 @@
-"""From what a caller writes for rows or columns to the rectangle that is computed and what is taken from it."""
+"""From what a caller writes for rows or columns to the stretch that is computed and what is taken from it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The axes of a run: which tokens the queries and the keys of its sites are, item by item, without padding."""
+"""The axes of a run: which tokens the queries and keys of its sites are, by item, without padding."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,18 @@ from regard.record.tokens import Tokens, describe, numbered
 if TYPE_CHECKING:
     from jaxtyping import Bool
 
-TEXT = "text"
+TEXT, TARGET = "text", "target"
+
+# Stacks that read images or sound, or a fixed set of questions to them.
+_NO_TEXT = re.compile(
+    r"(?:^|[._])(?:vision|visual|vit|image|img|video|audio|speech|pixel|patch|resampler|perceiver|qformer)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is known of the input before the model runs: its tokens with their texts, and where they come from."""
+    """What is known of the input before the model runs: its tokens, and the texts that they come from."""
 
     axis: Axis
     texts: tuple[tuple[str, ...], ...]
@@ -28,29 +35,65 @@ class Prepared:
 
 
 class Sequences:
-    """The axes of one run, by name; the one of the input is "text", others are numbered by their length."""
+    """The axes of one run, by name: "text" is the input, "target" what a decoder reads beside it.
 
-    def __init__(self, inputs: Mapping[str, Tensor], tokenizer: Any, prepared: Prepared | None) -> None:
+    Others are numbered by their length: patches of images, frames of sound. An axis is the text's only when the
+    site belongs to a stack that reads text, and has its length and its items: lengths may agree by chance.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[str, Tensor],
+        tokenizer: Any,
+        prepared: Prepared | None,
+        *,
+        encoder_decoder: bool = False,
+    ) -> None:
         self.axes: dict[str, Axis] = {}
-        self._length = -1
-        ids = inputs.get("input_ids")
+        self._shapes: dict[str, tuple[int, int]] = {}  # name -> (items, length in the padded tensors)
+        self._encoder_decoder = encoder_decoder
+        ids, target = inputs.get("input_ids"), inputs.get("decoder_input_ids")
         if prepared is not None:
-            self.axes[TEXT] = prepared.axis
-            self._length = -1 if ids is None else ids.shape[-1]
+            self._add(TEXT, prepared.axis, (0, -1) if ids is None else (ids.shape[0], ids.shape[-1]))
         elif ids is not None and ids.ndim == 2:
-            self._length = ids.shape[1]
-            self.axes[TEXT] = _axis_of(
-                ids, inputs.get("attention_mask"), inputs.get("token_type_ids"), tokenizer
-            )
+            kept, segments = inputs.get("attention_mask"), inputs.get("token_type_ids")
+            self._add(TEXT, _axis_of(ids, kept, segments, tokenizer), (ids.shape[0], ids.shape[1]))
+        if target is not None and target.ndim == 2:
+            axis = _axis_of(target, inputs.get("decoder_attention_mask"), None, tokenizer)
+            self._add(TARGET, axis, (target.shape[0], target.shape[1]))
 
-    def name_of(self, length: int, items: int) -> str:
-        """The name of the axis that is `length` long."""
-        if length == self._length:
-            return TEXT
+    def names_of(self, query: Tensor, key: Tensor, site: str, kind: str) -> tuple[str, str]:
+        """The names of the axes of the queries and of the keys of a site."""
+        return (
+            self._name(query, self._read_by_queries(site, kind)),
+            self._name(key, self._read_by_keys(site, kind)),
+        )
+
+    def _read_by_queries(self, site: str, kind: str) -> str | None:
+        if _NO_TEXT.search(site):
+            return None
+        decodes = kind in ("causal", "cross") or "decoder" in site.lower()
+        return TARGET if self._encoder_decoder and decodes else TEXT
+
+    def _read_by_keys(self, site: str, kind: str) -> str | None:
+        if kind != "cross":
+            return self._read_by_queries(site, kind)
+        return TEXT if self._encoder_decoder and not _NO_TEXT.search(site) else None
+
+    def _name(self, tensor: Tensor, expected: str | None) -> str:
+        items, length = tensor.shape[0], tensor.shape[2]
+        if expected is not None and self._shapes.get(expected) == (items, length):
+            return expected
         name = f"positions-{length}"
+        if self._shapes.get(name, (items, length)) != (items, length):
+            name = f"positions-{length}×{items}"  # windows of another stage
         if name not in self.axes:
-            self.axes[name] = Axis((numbered(length),) * items, (range(length),) * items)
+            self._add(name, Axis((numbered(length),) * items, (range(length),) * items), (items, length))
         return name
+
+    def _add(self, name: str, axis: Axis, shape: tuple[int, int]) -> None:
+        self.axes[name] = axis
+        self._shapes[name] = shape
 
 
 def spans_of(kept: Bool[Tensor, "b n"]) -> tuple[range, ...]:

@@ -23,8 +23,9 @@ NAN = float("nan")
 class Proof:
     """What comparing recomputed with real attention output gave.
 
-    `max_error` is the largest difference found, as a share of the largest value that the output mixes. `rows` counts
-    the query positions compared (in every item, all heads). Without rows `note` says why nothing was compared.
+    `max_error` is the largest difference found, as a share of the largest value that the output mixes.
+    `rows` counts the query positions compared (in every item, all heads). Without rows `note` says why
+    nothing was compared.
     """
 
     rows: int
@@ -120,7 +121,8 @@ class Site:
         size = f"{self.query.shape[2]} × {self.key.shape[2]}"
         return (
             f"Site({self.name!r}, layer {self.layer}, {self.kind}, heads {heads}, "
-            f"items {self.query.shape[0]}, {size}, {self.kernel or self.door}, max_error {self.proof.max_error:.1e})"
+            f"items {self.query.shape[0]}, {size}, {self.kernel or self.door}, "
+            f"max_error {self.proof.max_error:.1e})"
         )
 
     def _buffers(self) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,10 @@
 """A recording in one file: safetensors with a JSON header, opened by memory map, written beside and renamed.
 
-    u64 length · {"__metadata__": {"format": "regard.recording", "version": "1", "header": …}, tensors …} · bytes
+    length · {"__metadata__": {"format": "regard.recording", "version": "1", "header": …}, tensors …} · bytes
 
-Any reader of safetensors can read the tensors. Nothing in the file is ever executed. Tensors are not loaded when the file
-is opened: the pages that a rectangle of weights touches are read when it is looked at.
+Any reader of safetensors can read the tensors. Nothing in the file is ever executed. Tensors are not
+loaded when the file is opened: the pages that a rectangle of weights touches are read when it is looked
+at.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def open(path: str | PathLike[str]) -> Recording:
 
 
 def _write_header(out: Any, header: dict[str, Any], tensors: dict[str, Tensor]) -> list[str]:
-    """Write the header; returns the order in which the tensors must follow: largest numbers first, so all are aligned."""
+    """Write the header; returns the order of the tensors: wide numbers first, so that all are aligned."""
     order = sorted(tensors, key=lambda name: -tensors[name].element_size())
     metadata = {"format": FORMAT, "version": str(VERSION), "header": json.dumps(header, allow_nan=False)}
     entries: dict[str, Any] = {"__metadata__": metadata}

@@ -1,4 +1,4 @@
-"""Tokens as a person reads them: " été" and never "ĠÃ©tÃ©", with what is special, which text it is of, and where it lies.
+"""Tokens as a person reads them (" été", never "ĠÃ©tÃ©"): special or not, of which text, and where in it.
 
 How pieces are shown, by the kind of tokenizer:
 - byte-level pieces (GPT-2 and kin) are decoded; bytes that are no whole character are written ⟨c3⟩;
@@ -46,7 +46,7 @@ def describe(
     Args:
         ids: token ids of one sequence.
         tokenizer: a Hugging Face tokenizer; without one, a token's text is its id.
-        segments: 0 or 1 for each token, None where the tokenizer put it in: such a token closes the text before it.
+        segments: 0 or 1 for each token, None where the tokenizer put it in: it closes the text before it.
         offsets: (start, end) of each token in its source text.
     """
     special_ids = _special_ids(tokenizer)
@@ -77,7 +77,7 @@ def numbered(count: int) -> Tokens:
 
 
 def _special_ids(tokenizer: Any) -> frozenset[int]:
-    """Ids that structure the input. Unknown and mask tokens stand for words of the text and are not among them."""
+    """Ids that structure the input; those of unknown and masked words are not among them."""
     if tokenizer is None:
         return frozenset()
     stand_for_words = {tokenizer.unk_token_id, tokenizer.mask_token_id}
@@ -159,7 +159,7 @@ def _with_marks(raw: bytes) -> str:
 
 @cache
 def _byte_of_character() -> dict[str, int]:
-    """The byte behind each character of byte-level pieces: printable ones stand for themselves, others from U+0100 on."""
+    """The byte behind each character of byte-level pieces: itself when printable, others from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(b): b for b in printable} | {chr(0x100 + i): b for i, b in enumerate(others)}

@@ -1,0 +1,98 @@
+"""What a recording does not hold, said with it: layers without a softmax attention, and attentions that no door saw.
+
+Found from the model's modules alone, so that no hook slows the run or changes its path. In a hybrid model such as
+Qwen3-Next, three of four layers keep a state instead of attending (Yang et al. 2025, "Gated Delta Networks"): they are
+named here, and the fourth keeps the number that it has in the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch import nn
+
+from regard.words import say
+
+_ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Modules in which no attention was seen, each as (qualified name, class)."""
+
+    layers: tuple[tuple[str, str], ...]  # beside layers in which one was seen
+    attentions: tuple[tuple[str, str], ...]  # elsewhere, and called attention by their class
+
+    def notes(self) -> tuple[str, ...]:
+        """The same as sentences."""
+        keyed = (("notes.layers_without", self.layers), ("notes.attentions_unseen", self.attentions))
+        return tuple(say(key, names=_listed(modules)) for key, modules in keyed if modules)
+
+
+def unseen(model: nn.Module, seen: Iterable[nn.Module]) -> Unseen:
+    """What there is in `model` besides the modules whose attention was `seen`."""
+    known = {id(module) for module in seen}
+    holding: set[int] = set()
+    _mark(model, known, holding)
+    layers: list[tuple[str, str]] = []
+    attentions: list[tuple[str, str]] = []
+    visited = set(known)
+    ahead = [("", model)]
+    while ahead:
+        name, module = ahead.pop()
+        if id(module) in visited:
+            continue
+        visited.add(id(module))
+        children = [(_below(name, number), part) for number, part in module._modules.items() if part is not None]
+        if id(module) not in holding:
+            if _ATTENTION.search(type(module).__name__):
+                attentions.append((name, type(module).__name__))
+                continue
+        elif isinstance(module, nn.ModuleList):
+            without = [(number, layer) for number, layer in children if id(layer) not in holding]
+            if without:
+                children = [(number, layer) for number, layer in children if id(layer) in holding]
+                ours = {type(part) for _, layer in children for part in layer.children()}
+                layers.extend((number, _mixer(layer, ours)) for number, layer in without)
+        ahead.extend(reversed(children))
+    return Unseen(tuple(layers), tuple(attentions))
+
+
+def has_attention(model: nn.Module) -> bool:
+    """Whether a module of the model is called attention by its class."""
+    return any(_ATTENTION.search(type(module).__name__) for module in model.modules())
+
+
+def _mark(module: nn.Module, known: set[int], holding: set[int]) -> bool:
+    """Put into `holding` every module that is known or has such a one below it."""
+    holds = id(module) in known
+    for part in module._modules.values():
+        if part is not None and _mark(part, known, holding):
+            holds = True
+    if holds:
+        holding.add(id(module))
+    return holds
+
+
+def _mixer(layer: nn.Module, ours: set[type[nn.Module]]) -> str:
+    """The class of the part that a layer has in place of an attention; its own where that is not plain."""
+    others = [part for part in layer.children() if type(part) not in ours]
+    return type(others[0] if others else layer).__name__
+
+
+def _below(name: str, child: str) -> str:
+    return f"{name}.{child}" if name else child
+
+
+def _listed(modules: tuple[tuple[str, str], ...]) -> str:
+    """Names by class, numbers joined: "layers.0, 1, 2 (GatedDeltaNet)"."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for name, kind in modules:
+        found = re.search(r"(?:^|(?<=\.))\d+(?=\.|$)", name)
+        key = (name[: found.start()], name[found.end() :], kind) if found else (name, "", kind)
+        groups.setdefault(key, []).append(found[0] if found else "")
+    shown = [f"{a}{', '.join(n)}{z} ({kind})" for (a, z, kind), n in list(groups.items())[:_SHOWN]]
+    return "; ".join([*shown, "…"] if len(groups) > _SHOWN else shown)
