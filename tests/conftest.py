@@ -1,4 +1,4 @@
-"""What many tests need: the small real model, loaded once."""
+"""What many tests need: the small real models, loaded once."""
 
 from __future__ import annotations
 
@@ -13,3 +13,9 @@ import regard
 def minilm() -> Any:
     """A BERT of 6 layers × 12 heads, from the cache, or fetched once."""
     return regard.load("minilm")
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Any:
+    """A Llama of 30 layers × 9 heads on 3 key heads, from the cache, or converted once."""
+    return regard.load("smollm2")

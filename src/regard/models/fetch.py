@@ -50,7 +50,7 @@ def _from_hub(entry: Entry, target: Path, progress: sources.Progress | None) -> 
 
 
 def _from_snapshot(entry: Entry, target: Path, progress: sources.Progress | None) -> Path:
-    """The Hub's own files in the Hub's own cache: other numbers than the wheel's, of which no sum is known here."""
+    """The Hub's own files in the Hub's own cache: other numbers than the wheel's, and without known sums."""
     try:
         return snapshot(entry.hub, progress)
     except ModelError as error:

@@ -1,12 +1,14 @@
 """A Llama out of a GGUF file, as the files that every other model has: config.json, safetensors, a tokenizer.
 
-GGUF is what llama.cpp reads: blocks of 32 weights of a few bits, each block with its scale (and here its minimum),
+GGUF is what llama.cpp reads: blocks of 32 weights of a few bits, each block with its scale and often its
+minimum,
 
     weight = scale · code + minimum
 
-which is undone once, when the model enters the cache. Three things differ from the original checkpoint and are put back:
-names of tensors; rows of the query and key projections, which llama.cpp orders for interleaved rotary pairs; and the
-tokenizer, which is stored as bare lists. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+which is undone once, when the model enters the cache. Three things differ from the original checkpoint and
+are put back: names of tensors; rows of the query and key projections, which llama.cpp orders for interleaved
+rotary pairs; and the tokenizer, which is stored as bare lists. Format:
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ _CONTROL = 3  # the kind of a token that structures the input
 def convert(path: Path, into: Path) -> None:
     """Write the model in the GGUF file `path` as a folder that `regard.load` reads.
 
-    Raises `ModelError` for anything but a Llama with a byte-level tokenizer. Numbers are kept in 16 bits, whose error
-    is a tenth of what 4 or 8 bits have made already. Memory: the model once, in 16 bits.
+    Raises `ModelError` for anything but a Llama with a byte-level tokenizer. Numbers are kept in 16 bits,
+    whose error is a tenth of what 4 or 8 bits have made already. Memory: the model once, in 16 bits.
     """
     require()
     from gguf import GGUFReader
@@ -116,14 +118,14 @@ def _tensor(stored: Any, config: dict[str, Any]) -> tuple[str, Float16[np.ndarra
 
 
 def _write_tokenizer(stated: dict[str, Any], into: Path) -> None:
-    """tokenizer.json and its configuration: byte-level pairs, digits one by one where the model was trained so."""
+    """tokenizer.json and its configuration: byte-level pairs; digits one by one, for a model trained so."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     tokens = stated["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ")) for merge in stated["tokenizer.ggml.merges"]]
     vocabulary = {token: number for number, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-    pieces = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    pieces: Any = pre_tokenizers.ByteLevel(add_prefix_space=False)
     if stated.get("tokenizer.ggml.pre") == "smollm":
         pieces = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pieces])
     tokenizer.pre_tokenizer = pieces

@@ -45,7 +45,9 @@ def load(
     """Load a model by catalogue name, folder or Hub name.
 
     Args:
-        name: ``"minilm"``, ``"smollm2"``, the path of a folder that holds config.json and safetensors, or a name on the Hub.
+        name: ``"minilm"``, ``"smollm2"``, the path of a folder that holds config.json and safetensors, or a
+        name
+            on the Hub.
         device: where the model runs; the CPU by default.
         dtype: number type of the weights; what the files hold by default.
         progress: called with (what, bytes done, bytes in all) while something is downloaded.
