@@ -1,7 +1,7 @@
 """Is MultiHeadAttention as fast as torch.nn.MultiheadAttention? Training step and inference, self-attention.
 
-Both hold the same weights and get the same (batch, length, width) vectors. Weights are compared per head, as ours
-come; torch's default, their mean over heads, is noted beside.
+Both hold the same weights and get the same (batch, length, width) vectors. Weights are compared per head, as
+ours come; torch's default, their mean over heads, is noted beside.
 """
 
 from __future__ import annotations

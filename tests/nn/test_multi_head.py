@@ -229,7 +229,7 @@ def test_length_first_is_a_transpose():
     memory = vectors(2, 3, 16)
     assert_close(other(x.transpose(0, 1)), one(x).transpose(0, 1), rtol=0, atol=0)
     crossed = other(x.transpose(0, 1), memory.transpose(0, 1), return_weights=True)
-    assert_close(crossed.output, one(x, memory).transpose(0, 1), rtol=0, atol=0)
+    assert_close(crossed.output, one(x, memory).transpose(0, 1), rtol=0, atol=1e-12)
     assert crossed.weights.shape == (2, 4, 5, 3)
 
 

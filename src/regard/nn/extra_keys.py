@@ -71,7 +71,7 @@ class ExtraKeys(nn.Module):
 
     def last(self, weights: Float[Tensor, "b h q k"] | None) -> Float[Tensor, "b h q k"] | None:
         """Weights with the columns of the extra keys behind those of the sequence, where torch has them."""
-        return weights if weights is None else weights.roll(-self.count, dims=-1)
+        return weights.roll(-self.count, dims=-1) if self.count and weights is not None else weights
 
     def _before(self, x: Float[Tensor, "b g n c"], learned: Tensor | None) -> Float[Tensor, "b g m c"]:
         parts = [x]
