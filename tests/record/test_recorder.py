@@ -225,7 +225,7 @@ def test_queries_changed_after_use_are_refused(tiny_bert: Any) -> None:
 
 def test_a_model_without_observable_attention_is_refused() -> None:
     linear = torch.nn.Linear(3, 3)
-    with pytest.raises(NothingToRecord, match="No attention of Linear was seen"), regard.Recorder(linear):
+    with pytest.raises(NothingToRecord, match="Linear has no attention to record"), regard.Recorder(linear):
         linear(torch.zeros(1, 3))
 
 

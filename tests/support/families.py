@@ -1,8 +1,9 @@
-"""Families of models for the tests of recording: tiny random models from a table of data, and what their attentions do.
+"""Families of models for the tests of recording: tiny random models from a table of data, and the truth.
 
-A family is an entry of tests/families/*.toml: what to change in the usual tiny configuration, and what goes in. The truth
-about its weights comes from a second copy of the model that runs with attn_implementation="eager": the second value that
-each call of the eager function returns, or, for models that compute their softmax themselves, what that softmax gave.
+A family is an entry of tests/families/*.toml: what to change in the usual tiny configuration, and what goes
+in. The truth about its weights comes from a second copy of the model that runs with
+attn_implementation="eager": the second value that each call of the eager function returns, or, for models
+that compute their softmax themselves, what that softmax gave.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Family:
     gain: float = 1.0  # of the random parameters; large ones make weights sharp, and rounding too
     sinks: str = "in the softmax"  # or "after": the eager function then returns weights without them
     other_softmaxes: int = 0  # that are no attention over keys: routers, indexers, pooled states
+    pieces: int = 0  # calls by which a packed attention is computed, beyond the first
 
 
 def families() -> list[Family]:
@@ -72,7 +74,7 @@ def configuration(family: Family) -> Any:
 
 
 def _tiny(config_class: Any, changes: dict[str, Any]) -> Any:
-    """A configuration with the usual tiny values where it has such fields, and the changes; likewise for its parts."""
+    """A configuration with the usual values where it has such fields, and the changes; so for its parts."""
     base = config_class()
     named = set(config_class.attribute_map)
     values = {}
@@ -102,7 +104,9 @@ def build(family: Family, implementation: str | None = None) -> nn.Module:
         for parameter in model.parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.ndim >= 2:
-                parameter.copy_(noise * (family.gain / isqrt(max(1, parameter.numel() // parameter.shape[0]))))
+                parameter.copy_(
+                    noise * (family.gain / isqrt(max(1, parameter.numel() // parameter.shape[0])))
+                )
             else:
                 parameter.copy_(torch.nan_to_num(parameter).clamp(-5, 5) + 0.2 * noise)
     return model.eval()
@@ -133,8 +137,12 @@ def inputs_of(family: Family, model: nn.Module) -> dict[str, Tensor]:
 class Truth:
     """What a run of the eager copy showed."""
 
-    calls: dict[str, list[Tensor]] = field(default_factory=lambda: defaultdict(list))  # module's name -> weights
-    softmaxes: list[Tensor] = field(default_factory=list)  # of every softmax over three or more axes, in order
+    calls: dict[str, list[Tensor]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # module's name -> weights
+    softmaxes: list[Tensor] = field(
+        default_factory=list
+    )  # of every softmax over three or more axes, in order
     fused: int = 0  # attentions by a fused kernel, which has no weights
 
     @property
@@ -143,9 +151,15 @@ class Truth:
         return len(self.softmaxes) + self.fused
 
     def weights_of(self, name: str, time: int, like: Tensor) -> Tensor | None:
-        """Weights of a call of a module: as its function returned them, else the softmax that comes nearest to `like`."""
-        if time < len(self.calls[name]):
-            return self.calls[name][time]
+        """Weights of a call of a module: as its function returned them, else the softmax nearest to `like`."""
+        calls = self.calls[name]
+        if len(calls) > time and sum(one.shape[-1] for one in calls) == like.shape[-1]:
+            heads = [
+                [one[0, head] for one in calls] for head in range(like.shape[1])
+            ]  # pieces of one attention
+            return torch.stack([torch.block_diag(*pieces) for pieces in heads])[None]
+        if len(calls) > time:
+            return calls[time]
         alike = [one.reshape(like.shape) for one in self.softmaxes if one.numel() == like.numel()]
         return min(alike, key=lambda one: float((one - like).abs().max()), default=None)
 
@@ -227,8 +241,8 @@ def outcome(family: Family) -> Outcome:
             recording = regard.record(model, inputs)
         except RecordingError as error:
             return Outcome(family, type(model).__name__, "refused", reason=str(error))
-    error, reasons = _compare(recording, found, family)
-    unrecorded = found.attentions - family.other_softmaxes - len(recording.sites)
+    error, reasons = _compare(recording, found, family, model)
+    unrecorded = found.attentions - family.other_softmaxes - family.pieces - len(recording.sites)
     if unrecorded > 0 and not recording.provenance.notes:
         reasons.append(f"{unrecorded} attentions are missing without a word")
     if unrecorded < 0:
@@ -244,22 +258,27 @@ def outcome(family: Family) -> Outcome:
     )
 
 
-def _compare(recording: Any, found: Truth, family: Family) -> tuple[float, list[str]]:
+def _compare(recording: Any, found: Truth, family: Family, model: nn.Module) -> tuple[float, list[str]]:
     """The largest difference over all sites and items, and what is wrong."""
+    first_names = {id(module): name for name, module in model.named_modules()}
     times: dict[str, int] = defaultdict(int)
     worst, reasons = 0.0, []
     for site in recording.sites:
         whole = torch.stack([_all_weights(site, item) for item in range(site.query.shape[0])])
         if family.sinks == "after":
             whole = whole / whole.sum(-1, keepdim=True)
-        true = found.weights_of(site.name, times[site.name], whole)
-        times[site.name] += 1
+        called = first_names[id(model.get_submodule(site.name))]
+        true = found.weights_of(called, times[called], whole)
+        times[called] += 1
         if true is None or true.shape != whole.shape:
             shape = None if true is None else tuple(true.shape)
             reasons.append(f"{site.name}: shape {tuple(whole.shape)}, eager {shape}")
             continue
         for item in range(site.query.shape[0]):
-            rows, cols = recording.sequences[site.queries].spans[item], recording.sequences[site.keys].spans[item]
+            rows, cols = (
+                recording.sequences[site.queries].spans[item],
+                recording.sequences[site.keys].spans[item],
+            )
             part = (item, slice(None), slice(rows.start, rows.stop), slice(cols.start, cols.stop))
             worst = max(worst, float((whole[part] - true[part]).abs().max()))
     if not worst <= TOLERANCE:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import regard
+from regard.attend import masks
 from regard.errors import UnfaithfulRecording
 from regard.models.loading import Subject
-from regard.attend import masks
 from regard.record import pieces, proof
 from regard.record.call import Call
 from regard.record.layers import names_of_calls, numbers_of
@@ -73,7 +73,7 @@ class Heard:
         )
 
     @property
-    def alone(self) -> bool:
+    def whole(self) -> bool:
         """Whether this is certainly a whole attention, and no piece of one."""
         plain = self.mask is None and self.bias is None and not self.triangle
         return not plain or self.query.shape[2] != self.key.shape[2]
@@ -90,7 +90,7 @@ class Run:
 def assemble(subject: Subject, run: Run, prepared: Prepared | None) -> Recording:
     """The Recording of a run; raises `UnfaithfulRecording` for the first site that does not agree."""
     heard = run.heard
-    groups = pieces.runs_of([h.name for h in heard], [h.place for h in heard], [h.alone for h in heard])
+    groups = pieces.runs_of([h.name for h in heard], [h.place for h in heard], [h.whole for h in heard])
     first = [heard[group.start] for group in groups]
     names = names_of_calls(subject.model, [h.name for h in first])
     layers = numbers_of(names, [h.kind for h in first])

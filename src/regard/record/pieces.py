@@ -1,11 +1,13 @@
 """Calls that are pieces of one attention, put together again.
 
-Vision towers of the Qwen2-VL kind pack several images into one sequence and call their attention once for each piece:
+Vision towers of the Qwen2-VL kind pack several images into one sequence and call their attention once for
+each piece:
 
     q, k, v = split(q), split(k), split(v);   output = concat(attention(q_i, k_i, v_i) for each i)
 
-That is one attention in which no piece sees another (Dehghani et al. 2023, "Patch n' Pack"), so it is one site here.
-Pieces are recognised by their memory: consecutive calls of a module whose queries lie one after another in one tensor.
+That is one attention in which no piece sees another (Dehghani et al. 2023, "Patch n' Pack"), so it is one
+site here. Pieces are recognised by their memory: consecutive calls of a module whose queries lie one after
+another in one tensor.
 """
 
 from __future__ import annotations
@@ -34,19 +36,20 @@ class Place:
         """The place of a tensor."""
         storage = tensor.untyped_storage()
         part = tensor.numel() * tensor.element_size() < storage.nbytes()
-        return cls(storage.data_ptr(), tensor.storage_offset(), part)
+        return cls(storage.data_ptr(), int(tensor.storage_offset()), part)
 
     def continues(self, before: Place) -> bool:
         """Whether this is a later part of the same memory."""
         return self.part and before.part and self.storage == before.storage and self.offset > before.offset
 
 
-def runs_of(names: Sequence[str], places: Sequence[Place], alone: Sequence[bool]) -> list[range]:
-    """The calls that belong together, as ranges; those that are `alone` (masked, causal, batched) are never joined."""
+def runs_of(names: Sequence[str], places: Sequence[Place], whole: Sequence[bool]) -> list[range]:
+    """The calls that belong together, as ranges; one that is `whole` for certain stays alone."""
     runs: list[range] = []
     for i, name in enumerate(names):
         last = runs[-1][-1] if runs else None
-        if last is not None and name == names[last] and not (alone[i] or alone[last]) and places[i].continues(places[last]):
+        same = last is not None and name == names[last] and not (whole[i] or whole[last])
+        if last is not None and same and places[i].continues(places[last]):
             runs[-1] = range(runs[-1].start, i + 1)
         else:
             runs.append(range(i, i + 1))

@@ -19,6 +19,7 @@ from regard.record.call import NotUnderstood, understand
 from regard.record.layers import kind_of
 from regard.record.recording import Recording
 from regard.record.sequences import Prepared
+from regard.record.unseen import has_attention
 from regard.words import say
 
 
@@ -106,7 +107,8 @@ class Recorder:
                 say("errors.not_understood", model=self.subject.name, reason=self._not_understood)
             )
         if not runs:
-            raise NothingToRecord(say("errors.nothing_to_record", model=type(self.subject.model).__name__))
+            key = "errors.nothing_to_record" if has_attention(self.subject.model) else "errors.no_attention"
+            raise NothingToRecord(say(key, model=type(self.subject.model).__name__))
         self._recordings = tuple(assemble(self.subject, run, self.prepared) for run in runs)
 
     def watches(self, module: nn.Module) -> bool:

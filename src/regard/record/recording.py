@@ -144,7 +144,8 @@ class Recording:
         if side not in ("query", "key"):
             raise InvalidArgument(f"side must be 'query' or 'key'; got {side!r}.")
         chosen = site or self.sites[0]
-        return self.sequences[chosen.queries if side == "query" else chosen.keys].tokens[self._item(item, chosen)]
+        axis = self.sequences[chosen.queries if side == "query" else chosen.keys]
+        return axis.tokens[self._item(item, chosen)]
 
     def shape(
         self, layer: int | None = None, kind: str | None = None, item: int = 0, site: str | None = None
@@ -258,12 +259,13 @@ class Recording:
         self, layer: int | None, kind: str | None, item: int, name: str | None
     ) -> tuple[Site, range, range]:
         of = self.site(layer, kind, name)
-        item = self._item(item)
+        item = self._item(item, of)
         return of, self.sequences[of.queries].spans[item], self.sequences[of.keys].spans[item]
 
-    def _item(self, item: int) -> int:
-        if not 0 <= item < self.items:
-            raise InvalidArgument(f"item must lie in [0, {self.items}); got {item}.")
+    def _item(self, item: int, site: Site) -> int:
+        items = site.query.shape[0]  # windows of an image count as items, and differ from stage to stage
+        if not 0 <= item < items:
+            raise InvalidArgument(f"item must lie in [0, {items}); got {item}.")
         return item
 
     def __repr__(self) -> str:

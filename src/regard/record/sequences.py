@@ -37,8 +37,8 @@ class Prepared:
 class Sequences:
     """The axes of one run, by name: "text" is the input, "target" what a decoder reads beside it.
 
-    Others are numbered by their length: patches of images, frames of sound. An axis is the text's only when the
-    site belongs to a stack that reads text, and has its length and its items: lengths may agree by chance.
+    Others are numbered by their length: patches of images, frames of sound. An axis is the text's only when
+    the site belongs to a stack that reads text, and has its length and its items: lengths agree by chance.
     """
 
     def __init__(

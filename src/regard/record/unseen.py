@@ -1,8 +1,8 @@
-"""What a recording does not hold, said with it: layers without a softmax attention, and attentions that no door saw.
+"""What a recording does not hold, said with it: layers without softmax attention, attentions unseen.
 
-Found from the model's modules alone, so that no hook slows the run or changes its path. In a hybrid model such as
-Qwen3-Next, three of four layers keep a state instead of attending (Yang et al. 2025, "Gated Delta Networks"): they are
-named here, and the fourth keeps the number that it has in the model.
+Found from the model's modules alone, so that no hook slows the run or changes its path. In a hybrid model
+such as Qwen3-Next, three of four layers keep a state instead of attending (Yang et al. 2025, "Gated Delta
+Networks"): they are named here, and the fourth keeps the number that it has in the model.
 """
 
 from __future__ import annotations
@@ -40,24 +40,27 @@ def unseen(model: nn.Module, seen: Iterable[nn.Module]) -> Unseen:
     layers: list[tuple[str, str]] = []
     attentions: list[tuple[str, str]] = []
     visited = set(known)
-    ahead = [("", model)]
+    ahead = [("", model, False)]
     while ahead:
-        name, module = ahead.pop()
+        name, module, inside = ahead.pop()  # inside: within a layer of a stack already
         if id(module) in visited:
             continue
         visited.add(id(module))
-        children = [(_below(name, number), part) for number, part in module._modules.items() if part is not None]
+        children = [
+            (_below(name, child), part) for child, part in module._modules.items() if part is not None
+        ]
         if id(module) not in holding:
             if _ATTENTION.search(type(module).__name__):
                 attentions.append((name, type(module).__name__))
                 continue
-        elif isinstance(module, nn.ModuleList):
+        elif isinstance(module, nn.ModuleList) and not inside:
+            inside = True
             without = [(number, layer) for number, layer in children if id(layer) not in holding]
+            children = [(number, layer) for number, layer in children if id(layer) in holding]
             if without:
-                children = [(number, layer) for number, layer in children if id(layer) in holding]
                 ours = {type(part) for _, layer in children for part in layer.children()}
                 layers.extend((number, _mixer(layer, ours)) for number, layer in without)
-        ahead.extend(reversed(children))
+        ahead.extend((child, part, inside) for child, part in reversed(children))
     return Unseen(tuple(layers), tuple(attentions))
 
 
