@@ -105,9 +105,7 @@ def test_a_chapter_has_a_figure_three_questions_with_answers_and_one_piece_of_py
 
 
 def glossary(language: str) -> dict[str, tuple[str, str]]:
-    found = re.findall(
-        r"^## (.+?) · _(.+?)_ \{#([\w-]+)\}$", TEXTS[language]["glossary"], flags=re.MULTILINE
-    )
+    found = re.findall(r"^## (.+?) · _(.+?)_ \{#([\w-]+)\}$", TEXTS[language]["glossary"], flags=re.MULTILINE)
     return {name: (here, there) for here, there, name in found}
 
 
