@@ -1,4 +1,4 @@
-"""Output and weights together: the formula's, with gradients of any order, however they are cut into parts."""
+"""Output and weights together: what the formula gives, with gradients of any order, cut into parts or not."""
 
 from __future__ import annotations
 
