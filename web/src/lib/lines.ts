@@ -159,6 +159,8 @@ export interface Geometry {
   rowHeight: number
   scrollTop: number
   height: number
+  /** Of the keys, where they scroll by themselves. */
+  keyScrollTop?: number
 }
 
 export interface Link {
@@ -181,18 +183,30 @@ export function placeLines(
   heads: number[],
   at: Geometry,
 ): Link[] {
-  const rowOf = (list: number[]) => new Map(list.map((index, row) => [index, row]))
-  const queryRow = rowOf(queries)
-  const keyRow = rowOf(keys)
+  const rowOf = (list: number[]) => {
+    const rows = new Map(list.map((index, row) => [index, row]))
+    return (index: number) => rows.get(index)!
+  }
+  return placeOnRows(lines, rowOf(queries), rowOf(keys), heads, at)
+}
+
+/** The same, where the rows of tokens are known by a rule: in a long text a token's row is its position. */
+export function placeOnRows(
+  lines: Line[],
+  queryRow: (index: number) => number,
+  keyRow: (index: number) => number,
+  heads: number[],
+  at: Geometry,
+): Link[] {
   const spread = Math.min(LANE, (FAN * at.rowHeight) / Math.max(1, heads.length - 1))
   const lane = new Map(heads.map((head, place) => [head, (place - (heads.length - 1) / 2) * spread]))
-  const height = (row: number, head: number) =>
-    (row + 0.5) * at.rowHeight - at.scrollTop + (lane.get(head) ?? 0)
+  const height = (row: number, head: number, scrollTop: number) =>
+    (row + 0.5) * at.rowHeight - scrollTop + (lane.get(head) ?? 0)
   return lines.map((line) => ({
     x0: at.left,
-    y0: height(queryRow.get(line.query)!, line.head),
+    y0: height(queryRow(line.query), line.head, at.scrollTop),
     x1: at.right,
-    y1: height(keyRow.get(line.key)!, line.head),
+    y1: height(keyRow(line.key), line.head, at.keyScrollTop ?? at.scrollTop),
     line,
   }))
 }

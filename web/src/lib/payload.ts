@@ -2,11 +2,15 @@
 //
 //   chunk   = zlib( step: float32 little-endian (heads, q) · code: uint8 (heads, q, k) )
 //   weight  = code · step[row], within `precision` of the weight that Python computes
+//
+// Where a site has learned sinks, k is one more than there are keys: the last column is the sink.
 
 export interface Sequence {
   tokens: string[]
   special: boolean[]
   segments: number[]
+  /** The first token that the model wrote itself, where it did. */
+  generated_from?: number
 }
 
 export interface Site {
@@ -20,6 +24,10 @@ export interface Site {
   max_error: number | null
   bytes: number
   precision: number
+  /** Too large to be sent whole: the page asks for tiles, rows and columns. */
+  tiled?: boolean
+  /** A learned sink takes a part of the weight: one more column after the last key. */
+  sinks?: boolean
 }
 
 export interface Provenance {
@@ -112,7 +120,7 @@ export async function decodeChunk(
   sequences: Record<string, Sequence>,
 ): Promise<SiteWeights> {
   const queries = sequences[site.queries]!.tokens.length
-  const keys = sequences[site.keys]!.tokens.length
+  const keys = sequences[site.keys]!.tokens.length + (site.sinks ? 1 : 0)
   const rows = site.heads * queries
   const buffer = await inflate(chunk)
   if (buffer.byteLength !== rows * 4 + rows * keys)

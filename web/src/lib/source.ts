@@ -1,12 +1,15 @@
 // Where a page's recording comes from: the page itself (an exported file) or the local application that served it.
 import { decodeBase64 } from './base64'
 import { checkHeader, PayloadError, type Header } from './payload'
+import type { Fetch } from './tiles'
 
 export interface Source {
   header: Header
   /** Whether there is an application that can record another text. */
   live: boolean
   chunk(index: number): Promise<Uint8Array<ArrayBuffer>>
+  /** What a long recording is asked for bit by bit (tiles, rows, …); only from an application. */
+  fetch?: Fetch
 }
 
 /** The application said no: one sentence of its own, and the kind of its error ("TooLong", …) with what belongs to it. */
@@ -85,6 +88,12 @@ function served(header: Header): Source {
   return {
     header,
     live: true,
+    fetch: (path, signal) => {
+      const sign = path.includes('?') ? '&' : '?'
+      return ask(`api/${path}${header.id ? `${sign}recording=${encodeURIComponent(header.id)}` : ''}`, {
+        signal,
+      })
+    },
     chunk: async (index) =>
       new Uint8Array(await (await ask(`api/chunks/${index}${query(header.id)}`)).arrayBuffer()),
   }

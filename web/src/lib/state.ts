@@ -1,5 +1,5 @@
 // The state of the view as a fragment: #layer=2&head=5 · #heads=0,3,5&head=3 · &token=q4 (locked) · &pair=ab ·
-// &special=0 (hidden) · &min=0.1 · &kind=cross. Without `heads`, `head` alone is shown; `heads=all` shows all.
+// &special=0 (hidden) · &min=0.1 · &kind=cross · &map=row,column,columns · &pool=mean. Without `heads`, `head` alone is shown; `heads=all` shows all.
 import { PAIRS, type Pair, type Token } from './tokens'
 
 export interface ViewState {
@@ -16,6 +16,10 @@ export interface ViewState {
   special: boolean
   /** Weights below this draw no line; null = the page chooses. */
   min: number | null
+  /** What the map of a long text shows: its first row and column, and how many columns; null = everything. */
+  map: { row: number; column: number; across: number } | null
+  /** What a pixel of the map is of the weights that it stands for. */
+  pool: 'max' | 'mean'
 }
 
 export const START: ViewState = {
@@ -28,6 +32,8 @@ export const START: ViewState = {
   pair: 'all',
   special: true,
   min: null,
+  map: null,
+  pool: 'max',
 }
 
 /** Read a fragment. What can not be understood counts as not said. */
@@ -55,6 +61,8 @@ export function parseState(params: URLSearchParams): ViewState {
     pair: PAIRS.includes(pair) ? pair : 'all',
     special: params.get('special') !== '0',
     min: min >= 0 && min <= 1 ? min : null,
+    map: mapOf(params.get('map')),
+    pool: params.get('pool') === 'mean' ? 'mean' : 'max',
   }
 }
 
@@ -72,7 +80,14 @@ export function stateFragment(state: ViewState): Record<string, string | null> {
     pair: state.pair === 'all' ? null : state.pair,
     special: state.special ? null : '0',
     min: state.min === null ? null : String(state.min),
+    map: state.map && `${state.map.row},${state.map.column},${state.map.across}`,
+    pool: state.pool === 'max' ? null : state.pool,
   }
+}
+
+function mapOf(text: string | null): ViewState['map'] {
+  const [row, column, across] = (text ?? '').split(',').map(count)
+  return row != null && column != null && across ? { row, column, across } : null
 }
 
 function count(text: string | null): number | null {

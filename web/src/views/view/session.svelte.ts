@@ -7,12 +7,15 @@ import { Layers } from '../../lib/layers'
 import { startThreshold } from '../../lib/lines'
 import type { Header, Sequence, Site, SiteWeights } from '../../lib/payload'
 import type { Source } from '../../lib/source'
+import { t } from '../../lib/i18n.svelte'
 import { parseState, START, stateFragment, type ViewState } from '../../lib/state'
 import { forbiddenBy } from '../../lib/matrix'
 import { label } from '../../lib/text'
 import { talkative } from '../../lib/summary'
 import { isDark } from '../../lib/theme.svelte'
+import { weightsOf } from '../../lib/summary'
 import { isPair, segmentOf, shownTokens, type Side, type Token } from '../../lib/tokens'
+import { Long } from './long.svelte'
 
 export class Session {
   readonly source: Source
@@ -24,6 +27,8 @@ export class Session {
   site = $state(0)
   chosen = $state.raw<ViewState>(START)
   weights = $state.raw<SiteWeights | null>(null)
+  /** In place of `weights`, what is known of a site that is too large to be sent whole. */
+  long = $state.raw<Long | null>(null)
   /** The site that `weights` belong to: while another one loads, the old picture stays. */
   private shownSite = $state(0)
   failure = $state.raw<unknown>(null)
@@ -38,6 +43,8 @@ export class Session {
   })
   /** Asks the columns of tokens to scroll to a token. */
   reveal: ((token: Token) => void) | null = null
+  /** Asks the map to show a token. */
+  onMap: ((token: Token) => void) | null = null
   /** Where the panels drew what, for the export of exactly this picture. */
   readonly picture: { lines: LinesPicture | null; matrix: MatrixPicture | null } = {
     lines: null,
@@ -62,11 +69,24 @@ export class Session {
     return this.header.sites.map((site, index) => ({ site, index })).filter((s) => s.site.kind === kind)
   })
   queryTokens: Sequence = $derived.by(() => this.header.sequences[this.current.queries]!)
-  keyTokens: Sequence = $derived.by(() => this.header.sequences[this.current.keys]!)
-  pairs = $derived.by(() => isPair(this.queryTokens) && isPair(this.keyTokens))
+  private ownKeys: Sequence = $derived.by(() => this.header.sequences[this.current.keys]!)
+  /** The keys; a learned sink is the last of them. */
+  keyTokens: Sequence = $derived.by(() => {
+    const { tokens, special, segments, ...rest } = this.ownKeys
+    if (this.sink === null) return this.ownKeys
+    return {
+      ...rest,
+      tokens: [...tokens, t('view.sink')],
+      special: [...special, false],
+      segments: [...segments, -1],
+    }
+  })
+  /** The place of the learned sink among the keys. */
+  sink = $derived.by(() => (this.current.sinks && !this.current.tiled ? this.ownKeys.tokens.length : null))
+  pairs = $derived.by(() => !this.long && isPair(this.queryTokens) && isPair(this.keyTokens))
   pair = $derived.by(() => (this.pairs ? this.chosen.pair : 'all'))
   // Of their own, so that choosing another layer does not redraw the picture of the old one.
-  private special = $derived.by(() => this.chosen.special)
+  private special = $derived.by(() => this.chosen.special || this.long !== null)
   private chosenHeads = $derived.by(() => this.chosen.heads)
   queries = $derived.by(() => shownTokens(this.queryTokens, segmentOf(this.pair, 'query'), this.special))
   keys = $derived.by(() => shownTokens(this.keyTokens, segmentOf(this.pair, 'key'), this.special))
@@ -85,9 +105,11 @@ export class Session {
   })
   /** Weights below this draw no line. */
   private wantedMin = $derived.by(() => this.chosen.min)
-  min = $derived.by(
-    () => this.wantedMin ?? (this.weights ? startThreshold(this.weights, this.queries, this.keys) : 0),
-  )
+  min = $derived.by(() => {
+    if (this.wantedMin !== null) return this.wantedMin
+    if (this.long) return this.long.min(this.focus, this.sight.queries)
+    return this.weights ? startThreshold(this.weights, this.queries, this.keys) : 0
+  })
   locked = $derived.by(() => this.inSight(this.chosen.token))
   /** The token whose lines alone are shown: the locked one, else the cell's, else the one pointed at. */
   focus: Token | null = $derived.by(() => {
@@ -109,15 +131,29 @@ export class Session {
   }
 
   /** Whether the mask of the attention in view forbids `key` to `query`. */
-  forbidden = $derived.by(() =>
-    forbiddenBy(this.current.causal, this.queryTokens.tokens.length, this.keyTokens.tokens.length),
-  )
+  forbidden = $derived.by(() => {
+    const { sink } = this
+    const rule = forbiddenBy(this.current.causal, this.queryTokens.tokens.length, this.ownKeys.tokens.length)
+    return (query: number, key: number) => key !== sink && rule(query, key)
+  })
 
   /** The tokens in sight on the other side that the mask lets `token` read, or be read by. */
   readable(token: Token): number[] {
     return token.side === 'query'
       ? this.keys.filter((key) => !this.forbidden(token.index, key))
       : this.queries.filter((query) => !this.forbidden(query, token.index))
+  }
+
+  /** The numbers beside the tokens of `side`: their weights with the token in focus. */
+  numbers(side: Side): Map<number, number> | null {
+    const { focus, weights, long } = this
+    if (!focus || focus.side === side) return null
+    const heads = this.cell ? [this.head] : this.heads
+    if (long) return long.numbers(focus, heads)
+    if (!weights) return null
+    const others = this.readable(focus)
+    const values = weightsOf(weights, heads, focus, others)
+    return new Map(others.map((index, at) => [index, values[at]!]))
   }
 
   /** A token for a sentence: a text that occurs more than once gets its position, as in “the (7)”. */
@@ -132,10 +168,20 @@ export class Session {
     const wanted = this.site
     this.loading = true
     this.failure = null
+    if (this.header.sites[wanted]!.tiled) {
+      this.shownSite = wanted
+      this.weights = null
+      this.long?.close()
+      this.long = new Long(this.source, wanted, this.header.sites[wanted]!.heads)
+      this.loading = false
+      return
+    }
     try {
       const weights = await this.layers.get(wanted)
       if (wanted !== this.site) return
       this.shownSite = wanted
+      this.long?.close()
+      this.long = null
       this.weights = weights
       this.prepareNeighbours(wanted)
     } catch (error) {
@@ -171,9 +217,9 @@ export class Session {
     this.adopt(parseState(readFragment()))
   }
 
-  private change(changes: Partial<ViewState>, step: boolean): void {
+  private change(changes: Partial<ViewState>, step: boolean, keepCell = false): void {
     this.chosen = { ...this.chosen, ...changes }
-    this.cell = null
+    if (!keepCell) this.cell = null
     writeFragment(stateFragment(this.chosen), step)
   }
 
@@ -228,6 +274,22 @@ export class Session {
 
   setMin(min: number): void {
     this.change({ min }, false)
+  }
+
+  /** Remember what the map shows. */
+  showMap(map: ViewState['map']): void {
+    this.change({ map }, false, true)
+  }
+
+  choosePool(pool: ViewState['pool']): void {
+    this.change({ pool }, true)
+  }
+
+  /** Keep a token in focus and bring it into sight. */
+  goTo(token: Token): void {
+    this.change({ token }, true)
+    this.reveal?.(token)
+    this.onMap?.(token)
   }
 
   lock(token: Token): void {
