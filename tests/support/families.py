@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tomllib
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -143,17 +143,11 @@ class Truth:
     softmaxes: list[Tensor] = field(
         default_factory=list
     )  # of every softmax over three or more axes, in order
-    fused: int = 0  # attentions by a fused kernel, which has no weights
-
-    @property
-    def attentions(self) -> int:
-        """How many attentions ran, however they were called."""
-        return len(self.softmaxes) + self.fused
 
     def weights_of(self, name: str, time: int, like: Tensor) -> Tensor | None:
-        """Weights of a call of a module: as its function returned them, else the softmax nearest to `like`."""
+        """Weights of a call of a module: from its function, else the softmax nearest to `like`."""
         calls = self.calls[name]
-        if len(calls) > time and sum(one.shape[-1] for one in calls) == like.shape[-1]:
+        if len(calls) > 1 and sum(one.shape[-1] for one in calls) == like.shape[-1]:
             heads = [
                 [one[0, head] for one in calls] for head in range(like.shape[1])
             ]  # pieces of one attention
@@ -175,9 +169,28 @@ class _Softmaxes(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten._softmax.default and args[0].ndim >= 3:
             self.found.softmaxes.append(result)
-        if "scaled_dot_product" in str(func):
-            self.found.fused += 1
+        if func is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default:
+            self.found.softmaxes.append(_within_the_kernel(*args, **(kwargs or {})))
         return result
+
+
+def _within_the_kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
+    """The weights that a fused kernel does not give, by their definition."""
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    if is_causal:
+        scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -torch.inf)
+    return scores.softmax(-1)
 
 
 def truth(family: Family, inputs: dict[str, Tensor]) -> Truth:
@@ -221,8 +234,8 @@ class Outcome:
 
     family: Family
     model_class: str
-    verdict: str  # recorded, refused or wrong
-    sites: int = 0
+    verdict: str  # recorded, in part, refused or wrong
+    sites: str = ""  # how many of each kind
     doors: str = ""
     error: float = 0.0
     reason: str = ""
@@ -242,19 +255,21 @@ def outcome(family: Family) -> Outcome:
         except RecordingError as error:
             return Outcome(family, type(model).__name__, "refused", reason=str(error))
     error, reasons = _compare(recording, found, family, model)
-    unrecorded = found.attentions - family.other_softmaxes - family.pieces - len(recording.sites)
-    if unrecorded > 0 and not recording.provenance.notes:
-        reasons.append(f"{unrecorded} attentions are missing without a word")
-    if unrecorded < 0:
-        reasons.append(f"{-unrecorded} sites more than attentions that ran")
+    notes = recording.provenance.notes
+    missing = len(found.softmaxes) - family.other_softmaxes - family.pieces - len(recording.sites)
+    if missing < 0:
+        reasons.append(f"{-missing} sites more than attentions that ran")
+    if missing > 0 and not notes:
+        reasons.append(f"{missing} attentions are missing without a word")
+    kinds = Counter(site.kind for site in recording.sites)
     return Outcome(
         family,
         type(model).__name__,
-        "wrong" if reasons else "recorded",
-        len(recording.sites),
+        "wrong" if reasons else "in part" if missing > 0 else "recorded",
+        ", ".join(f"{count} {kind}" for kind, count in kinds.items()),
         ", ".join(recording.provenance.doors),
         error,
-        "; ".join([*reasons, *recording.provenance.notes]),
+        "; ".join([*reasons, *notes]),
     )
 
 
@@ -265,6 +280,11 @@ def _compare(recording: Any, found: Truth, family: Family, model: nn.Module) -> 
     worst, reasons = 0.0, []
     for site in recording.sites:
         whole = torch.stack([_all_weights(site, item) for item in range(site.query.shape[0])])
+        total = whole.sum(-1) + (0 if site.sinks is None else (site.sinks[:, None] - site.lse).exp())
+        if not bool(((total - 1).abs() <= TOLERANCE)[total > 0].all()):
+            reasons.append(
+                f"{site.name}: rows and sinks sum to {float(total.min()):.2g} … {float(total.max()):.2g}"
+            )
         if family.sinks == "after":
             whole = whole / whole.sum(-1, keepdim=True)
         called = first_names[id(model.get_submodule(site.name))]
