@@ -48,7 +48,21 @@ CASES = {
     ),
     "no rule": (torch.rand(2, 1, 40, 40, generator=torch.Generator().manual_seed(0)) > 0.5, "dense"),
     "one per head": (torch.rand(1, 4, 40, 40, generator=torch.Generator().manual_seed(0)) > 0.5, "dense"),
-    "a prefix": ((torch.arange(40) < 9) | torch.ones(40, 40).tril().bool(), "dense"),
+    "a prefix": ((torch.arange(40) < 9) | torch.ones(40, 40).tril().bool(), "prefix"),
+    "a prefix each, padding": (
+        (masks.causal() | masks.prefix([9, 4])).full((40, 40)) & keys(40, 25, n=40)[:, None, None],
+        "prefix",
+    ),
+    "packed texts, causal": (
+        (masks.documents([0] * 9 + [1] * 20 + [2] * 11) & masks.causal()).full((40, 40)),
+        "documents",
+    ),
+    "packed images": (masks.documents([0] * 9 + [1] * 31).full((40, 40)), "documents"),
+    "chunks, padding left": (
+        (masks.documents([0] * 15 + [1] * 8 + [2] * 8 + [3] * 9) & masks.causal()).full((40, 40))
+        & keys(40, 25, n=40, left=True)[:, None, None],
+        "documents",
+    ),
 }
 
 
@@ -63,7 +77,7 @@ def test_rule_equals_the_mask(case: str, as_float: bool) -> None:
     assert bias is None
     assert kind in repr(rule)
     if kind != "dense":
-        assert stored_bytes(rule) <= 2 * 40
+        assert stored_bytes(rule) <= 2 * 5 * 40  # grows with n, not with n × n
     expected = allowed.broadcast_to((*allowed.shape[:2], *lengths))
     if allowed.shape[1] == 1:
         assert torch.equal(full(rule, lengths, allowed.shape[0]), expected)
@@ -91,6 +105,27 @@ def test_rule_equals_any_window_with_padding_and_any_exception_to_it(
     assert torch.equal(full(rule, (12, 12), len(padding)), allowed)
 
 
+@settings(deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    causal=st.booleans(),
+    prefix=st.integers(0, 6),
+    padding=st.integers(0, 5),
+    on_the_left=st.booleans(),
+)
+def test_rule_equals_packed_texts_and_prefixes_with_padding(
+    lengths: list[int], causal: bool, prefix: int, padding: int, on_the_left: bool
+) -> None:
+    n = sum(lengths)
+    packed = masks.documents([i for i, length in enumerate(lengths) for _ in range(length)])
+    kept = keys(n, max(1, n - padding), n=n, left=on_the_left)[:, None, None]
+    for mask in (packed & masks.causal() if causal else packed, masks.causal() | masks.prefix(prefix)):
+        allowed = mask.full((n, n)) & kept
+        rule, bias = rule_of(allowed, False, (n, n))
+        assert bias is None
+        assert torch.equal(full(rule, (n, n), 2), allowed)
+
+
 def test_numbers_in_a_float_mask_are_kept_as_bias() -> None:
     slopes = -(torch.arange(6)[:, None] - torch.arange(6)).abs().float()
     given = torch.where(torch.ones(6, 6).tril().bool(), slopes, SMALLEST)[None, None]
@@ -109,6 +144,6 @@ def test_the_triangle_that_a_kernel_draws_itself_is_upper_left() -> None:
 
 
 def test_what_repeats_is_kept_once() -> None:
-    prefix = (torch.arange(40) < 9) | torch.ones(40, 40).tril().bool()
-    rule, _ = rule_of(prefix.expand(8, 1, 40, 40).clone(), False, (40, 40))
+    pattern = torch.rand(40, 40, generator=torch.Generator().manual_seed(0)) > 0.5
+    rule, _ = rule_of(pattern.expand(8, 1, 40, 40).clone(), False, (40, 40))
     assert stored_bytes(rule) == 40 * 40

@@ -1,10 +1,10 @@
 """From the mask that a model built to the rule that it follows, so that n × n booleans need not be kept.
 
-Tried in this order, each verified on every cell before it is believed: nothing forbidden; the same keys
-for every query (padding); a window around the own position, of which causal is the one without limit to
-the left, with or without padding. Whatever follows none of these is kept as it is. A float mask of 0
-and "minus infinity" (or the smallest number of its type) is boolean; other numbers in it are kept as a
-bias.
+Tried in this order, each verified on every cell before it is believed: nothing forbidden; the same keys for
+every query (padding); a window around the own position, of which causal is the one without limit to the
+left; texts packed into one sequence, or chunks; a prefix that all see. Each together with padding.
+Whatever follows none of these is kept as it is. A float mask of 0 and "minus infinity" (or the smallest
+number of its type) is boolean; other numbers in it are kept as a bias.
 """
 
 from __future__ import annotations
@@ -54,13 +54,17 @@ def _rule_of_booleans(allowed: Bool[Tensor, "b h q k"], lengths: tuple[int, int]
         return masks.dense(_compact(allowed))
     if allowed.shape[2] == 1 or allowed.stride(2) == 0 or bool((allowed == allowed[:, :, :1]).all()):
         return masks.padding(allowed[:, 0, 0].clone())
-    if (rule := _window(allowed, lengths)) is not None:
-        return rule
+    for find in (_window, _documents, _prefix):
+        for rule in find(allowed, lengths):
+            # Padding is what no query may see.
+            for candidate in (rule, rule & masks.padding(allowed[:, 0].any(1))):
+                if _explains(candidate, allowed, lengths):
+                    return candidate
     return masks.dense(_compact(allowed))
 
 
-def _window(allowed: Bool[Tensor, "b 1 q k"], lengths: tuple[int, int]) -> Mask | None:
-    """The window (and the padding) that explains every cell, if one does."""
+def _window(allowed: Bool[Tensor, "b 1 q k"], lengths: tuple[int, int]) -> list[Mask]:
+    """The narrowest window that leaves no allowed key outside."""
     queries, keys = lengths
     numbers = allowed[:, 0].to(torch.uint8)
     row_has_any = allowed[:, 0].any(-1)
@@ -68,16 +72,27 @@ def _window(allowed: Bool[Tensor, "b 1 q k"], lengths: tuple[int, int]) -> Mask 
     left = int((position - numbers.argmax(-1)).masked_fill(~row_has_any, 0).amax())
     right = int((keys - 1 - numbers.flip(-1).argmax(-1) - position).masked_fill(~row_has_any, 0).amax())
     if left < 0 or right < 0:
-        return None
-    rule = (
-        masks.causal()
-        if right == 0 and left >= keys - 1
-        else masks.window(_limit(left, keys), _limit(right, keys))
-    )
-    for candidate in (rule, rule & masks.padding(allowed[:, 0].any(1))):
-        if _explains(candidate, allowed, lengths):
-            return candidate
-    return None
+        return []
+    if right == 0 and left >= keys - 1:
+        return [masks.causal()]
+    return [masks.window(_limit(left, keys), _limit(right, keys))]
+
+
+def _documents(allowed: Bool[Tensor, "b 1 q k"], lengths: tuple[int, int]) -> list[Mask]:
+    """Texts packed into one, or chunks: a document begins where a query sees nothing before itself."""
+    if lengths[0] != lengths[1]:
+        return []
+    first = allowed[:, 0].to(torch.uint8).argmax(-1)
+    begins = first == torch.arange(lengths[0], device=allowed.device)
+    ids = _compact(begins.cumsum(-1, dtype=torch.int32)[:, None, None])[:, 0, 0]
+    rule = masks.documents(ids if len(ids) > 1 else ids[0])
+    return [rule & masks.causal(), rule]
+
+
+def _prefix(allowed: Bool[Tensor, "b 1 q k"], lengths: tuple[int, int]) -> list[Mask]:
+    """Causal, but for some first keys that all see: those that the first query sees."""
+    after = allowed[:, 0, 0].flip(-1).to(torch.uint8).argmax(-1)
+    return [masks.causal() | masks.prefix(lengths[1] - after)]
 
 
 def _limit(distance: int, keys: int) -> int | None:
