@@ -14,7 +14,7 @@ import regard
 from regard.attend import masks
 from regard.errors import UnfaithfulRecording
 from regard.models.loading import Subject
-from regard.record import pieces, proof
+from regard.record import intercept, pieces, proof
 from regard.record.call import Call
 from regard.record.layers import names_of_calls, numbers_of
 from regard.record.recording import Provenance, Recording
@@ -27,6 +27,7 @@ from regard.words import say
 if TYPE_CHECKING:
     from regard.attend.mask import Mask
 
+_ROWS_AT_ONCE = 1024
 _SPARE = 1.3  # a view is kept as it is while the storage behind it is at most this much larger
 
 
@@ -49,9 +50,13 @@ class Heard:
     evidence: proof.Evidence | None
     versions: tuple[int, int]
     place: pieces.Place
+    rule: Mask | None = None
+    door: str = "interface"
 
     @classmethod
-    def of(cls, call: Call, name: str, kind: str, evidence: proof.Evidence | None) -> Self:
+    def of(
+        cls, call: Call, name: str, kind: str, evidence: proof.Evidence | None, door: str = "interface"
+    ) -> Self:
         """Keep what is needed of `call`, detached from any graph."""
         query, key = _own(call.query), _own(call.key)
         return cls(
@@ -70,12 +75,14 @@ class Heard:
             evidence=evidence,
             versions=(_version(query), _version(key)),
             place=pieces.Place.of(call.query),
+            rule=call.rule,
+            door=door,
         )
 
     @property
     def whole(self) -> bool:
         """Whether this is certainly a whole attention, and no piece of one."""
-        plain = self.mask is None and self.bias is None and not self.triangle
+        plain = self.mask is None and self.rule is None and self.bias is None and not self.triangle
         return not plain or self.query.shape[2] != self.key.shape[2]
 
 
@@ -93,19 +100,21 @@ def assemble(subject: Subject, run: Run, prepared: Prepared | None) -> Recording
     groups = pieces.runs_of([h.name for h in heard], [h.place for h in heard], [h.whole for h in heard])
     first = [heard[group.start] for group in groups]
     names = names_of_calls(subject.model, [h.name for h in first])
-    layers = numbers_of(names, [h.kind for h in first])
+    rules: dict[tuple[Any, ...], tuple[Mask | None, Tensor | None]] = {}
+    parts = [_tensors([heard[i] for i in group], rules) for group in groups]
+    kinds = [h.kind or _kind_by_mask(part) for h, part in zip(first, parts, strict=True)]
+    layers = numbers_of(names, kinds)
     encoder_decoder = bool(getattr(getattr(subject.model, "config", None), "is_encoder_decoder", False))
     sequences = Sequences(run.inputs, subject.tokenizer, prepared, encoder_decoder=encoder_decoder)
-    rules: dict[tuple[Any, ...], tuple[Mask | None, Tensor | None]] = {}
     sites = []
-    for group, one, name, layer in zip(groups, first, names, layers, strict=True):
-        query, key, rule, bias = _tensors([heard[i] for i in group], rules)
-        queries, keys = sequences.names_of(query, key, name, one.kind)
+    for group, one, part, name, layer, kind in zip(groups, first, parts, names, layers, kinds, strict=True):
+        query, key, rule, bias = part
+        queries, keys = sequences.names_of(query, key, name, kind)
         sites.append(
             Site(
                 name=name,
                 layer=layer,
-                kind=one.kind,
+                kind=kind,
                 query=query,
                 key=key,
                 scale=one.scale,
@@ -114,6 +123,7 @@ def assemble(subject: Subject, run: Run, prepared: Prepared | None) -> Recording
                 softcap=one.softcap,
                 sinks=None if one.sinks is None else one.sinks.detach(),
                 kernel=one.kernel,
+                door=one.door,
                 queries=queries,
                 keys=keys,
                 proof=_together([_prove(heard[i]) for i in group]),
@@ -135,9 +145,26 @@ def _tensors(
     if known not in rules:
         rules[known] = rule_of(one.mask, one.triangle, lengths)
     rule, bias = rules[known]
+    if one.rule is not None:
+        rule = one.rule if rule is None else rule & one.rule
     if one.bias is not None:
         bias = one.bias.detach() + (0 if bias is None else bias)
     return one.query, one.key, rule, bias
+
+
+def _kind_by_mask(part: tuple[Tensor, Tensor, Mask | None, Tensor | None]) -> str:
+    """ "causal" where the rule lets no query see what comes after it."""
+    query, key, rule, _ = part
+    queries, keys = query.shape[2], key.shape[2]
+    if rule is None or queries != keys or queries < 2:
+        return "self"
+    for start in range(0, queries - 1, _ROWS_AT_ONCE):
+        rows = slice(start, min(start + _ROWS_AT_ONCE, queries))
+        later = torch.arange(start + 1, keys) > torch.arange(rows.start, rows.stop)[:, None]
+        tile = rule.tile(rows, slice(start + 1, keys), (queries, keys), "cpu")
+        if bool((tile & later).any()):
+            return "self"
+    return "causal"
 
 
 def _together(proofs: list[Proof]) -> Proof:
@@ -192,5 +219,14 @@ def _provenance(subject: Subject, sites: list[Site], prepared: Prepared | None) 
         created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         versions=versions,
         truncated=prepared.truncated if prepared is not None else False,
-        notes=unseen(subject.model, [subject.model.get_submodule(site.name) for site in sites]).notes(),
+        notes=(
+            *_fast_path(subject, sites),
+            *unseen(subject.model, [subject.model.get_submodule(site.name) for site in sites]).notes(),
+        ),
     )
+
+
+def _fast_path(subject: Subject, sites: list[Site]) -> tuple[str, ...]:
+    """A sentence where the model's fused kernel had to be switched off to see its attention."""
+    switched = any(s.door == "torch" for s in sites) and intercept.has_fast_path(subject.model.modules())
+    return (say("notes.fast_path"),) if switched else ()

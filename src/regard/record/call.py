@@ -10,6 +10,8 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from jaxtyping import Float
 
+    from regard.attend.mask import Mask
+
 # Keywords that do not change what an attention computes.
 _HARMLESS = frozenset(
     {
@@ -60,7 +62,13 @@ class Call:
     softcap: float | None = None
     sinks: Float[Tensor, " h"] | None = None
     dropout: float = 0.0
+    rule: Mask | None = None  # besides the mask: one that is known as a rule, and need not be found out
     unknown: tuple[str, ...] = ()  # keywords that the function was given and that are not understood here
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """(queries, keys)."""
+        return self.query.shape[2], self.key.shape[2]
 
 
 class NotUnderstood(Exception):

@@ -10,6 +10,7 @@ last one to leave takes it away.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -34,6 +35,7 @@ class Listener(Protocol):
 
 
 _lock = threading.Lock()
+_local = threading.local()
 _listeners: tuple[Listener, ...] = ()  # replaced, never changed, so that it is read without the lock
 _originals: dict[str, Any] = {}
 
@@ -56,7 +58,14 @@ def leave(listener: Listener) -> None:
             _restore()
 
 
+def is_calling() -> bool:
+    """Whether this thread is inside a call that is being heard: what it calls in turn is how it computes."""
+    return bool(getattr(_local, "calling", False))
+
+
 def _install() -> None:
+    if "transformers" not in sys.modules:  # so no module of a model can be from there
+        return
     from transformers.modeling_utils import AttentionInterface
 
     get_interface = getattr(AttentionInterface, "get_interface", None)
@@ -80,6 +89,8 @@ def _replace(owner: type, name: str, value: Any) -> None:
 
 
 def _restore() -> None:
+    if not _originals:
+        return
     from transformers.modeling_utils import AttentionInterface
 
     for name, original in _originals.items():
@@ -99,7 +110,13 @@ def _watched(function: Function, kernel: str) -> Function:
     def watched(*args: Any, **kwargs: Any) -> Any:
         module = args[0] if args else kwargs.get("module")
         hearing = [listener for listener in _listeners if listener.watches(module)]  # type: ignore[arg-type]
-        result = function(*args, **kwargs)
+        if not hearing:
+            return function(*args, **kwargs)
+        _local.calling = True
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            _local.calling = False
         if hearing:
             arguments = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
             for listener in hearing:

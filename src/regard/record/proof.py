@@ -100,6 +100,12 @@ def _attend(call: Call, rows: Int[Tensor, " r"]) -> tuple[Float[Tensor, "b h r v
     empty = None
     if call.triangle:
         logits = logits.masked_fill(torch.arange(k, device=rows.device) > rows[:, None], -torch.inf)
+    if call.rule is not None:
+        seen = [
+            call.rule.tile(slice(r, r + 1), slice(0, k), call.lengths, rows.device) for r in rows.tolist()
+        ]
+        logits = logits.masked_fill(~torch.cat(seen, dim=-2), -torch.inf)
+        empty = (logits == -torch.inf).all(-1, keepdim=True)
     if call.mask is not None:
         mask = _rows_of(call.mask, rows)
         if mask.dtype == torch.bool:

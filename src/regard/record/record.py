@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from regard.words import say
 
 def record(
     model: Subject | nn.Module,
-    inputs: str | Sequence[str] | Mapping[str, Tensor],
+    inputs: str | Sequence[str] | Mapping[str, Tensor] | Tensor | Sequence[Tensor],
     pair: str | Sequence[str] | None = None,
     *,
     tokenizer: Any = None,
@@ -35,7 +35,8 @@ def record(
 
     Args:
         model: a `Subject` from `regard.load`, or a module with its `tokenizer`.
-        inputs: a text, several (one batch), or a dict of tensors that the model takes.
+        inputs: a text, several (one batch), or what the model takes: a tensor, a tuple of tensors, or a dict
+            of tensors by name.
         pair: the second text of a sentence pair, or one for each text.
         truncate: cut what is longer than the model takes, instead of raising `TooLong`.
         padding: the side on which shorter texts of a batch are filled up.
@@ -54,18 +55,24 @@ def record(
     """
     recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed)
     subject = recorder.subject
+    tensors: dict[str, Tensor] = {}
+    positional: tuple[Tensor, ...] = ()
     if isinstance(inputs, Mapping):
         tensors = _checked_tensors(subject.model, inputs, pair)
+    elif _are_tensors(inputs):
+        positional = _moved(subject.model, inputs, pair)
     elif subject.tokenizer is None:
         raise InvalidArgument(
-            f"{subject.name} has no tokenizer, so its input must be a dict of tensors; or pass tokenizer=."
+            f"{subject.name} has no tokenizer, so its input must be a tensor, or a tuple or dict of tensors; "
+            "or pass tokenizer=."
         )
     else:
-        encoded = encode(subject.model, subject.tokenizer, inputs, pair, truncate=truncate, padding=padding)
+        text: Any = inputs  # checked there
+        encoded = encode(subject.model, subject.tokenizer, text, pair, truncate=truncate, padding=padding)
         tensors = encoded.inputs
         recorder.prepared = encoded.prepared
     with torch.no_grad(), _evaluating(subject.model), recorder:
-        subject.model(**tensors)
+        subject.model(*positional, **tensors)
     return recorder.recording
 
 
@@ -82,6 +89,24 @@ def _checked_tensors(model: nn.Module, inputs: Mapping[str, Tensor], pair: objec
         )
     device = device_of(model)
     return {name: value.to(device) for name, value in inputs.items()}
+
+
+def _are_tensors(inputs: object) -> TypeGuard[Tensor | Sequence[Tensor]]:
+    """Whether the model is given tensors by position."""
+    if isinstance(inputs, Tensor):
+        return True
+    return isinstance(inputs, tuple | list) and bool(inputs) and isinstance(inputs[0], Tensor)
+
+
+def _moved(model: nn.Module, inputs: Tensor | Sequence[Tensor], pair: object) -> tuple[Tensor, ...]:
+    if pair is not None:
+        raise InvalidArgument("pair goes with text; tensors already hold both texts.")
+    several = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    for i, value in enumerate(several):
+        if not isinstance(value, Tensor):
+            raise InvalidArgument(f"inputs[{i}] must be a tensor; got {type(value).__name__}.")
+    device = device_of(model)
+    return tuple(value.to(device) for value in several)
 
 
 @contextmanager

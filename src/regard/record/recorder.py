@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from regard.errors import InvalidArgument, NothingToRecord
 from regard.models.loading import Subject
-from regard.record import interface, proof
+from regard.record import intercept, interface, proof
 from regard.record.assemble import Heard, Run, assemble
-from regard.record.call import NotUnderstood, understand
+from regard.record.call import Call, NotUnderstood, understand
 from regard.record.layers import kind_of
 from regard.record.recording import Recording
 from regard.record.sequences import Prepared
@@ -88,11 +88,13 @@ class Recorder:
         self._thread = threading.get_ident()
         self._hook = self.subject.model.register_forward_pre_hook(self._begin_run, with_kwargs=True)
         interface.listen(self)
+        intercept.listen(self, self._modules())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        intercept.leave(self)
         interface.leave(self)
         if self._hook is not None:
             self._hook.remove()
@@ -123,17 +125,29 @@ class Recorder:
     def hear(self, kernel: str, arguments: dict[str, Any], output: Tensor) -> None:
         """Keep one call. Part of `interface.Listener`."""
         module = arguments["module"]
-        name = self._names[id(module)]
         try:
-            call = understand(kernel, arguments)
-            evidence = self._compare(call, output)
+            self.take(module, understand(kernel, arguments), output, door="interface", kind="")
         except NotUnderstood as error:
-            self._not_understood = f"{name} ({error})"
-            return
+            self.refuse(module, str(error))
+
+    def take(self, module: nn.Module, call: Call, output: Tensor, *, door: str, kind: str) -> None:
+        """Keep one call that has been read. Part of `CallListener`."""
+        name = self._names[id(module)]
+        evidence = self._compare(call, output)
         if not self._runs:
             self._runs.append(Run({}))
-        heard = Heard.of(call, name, kind_of(module, name, call.causal), evidence)
-        self._runs[-1].heard.append(heard)
+        if not kind:
+            kind = kind_of(module, name, call.causal)
+            if door != "interface" and kind == "self":
+                kind = ""  # such modules do not say whether they are causal: their masks will
+        self._runs[-1].heard.append(Heard.of(call, name, kind, evidence, door))
+
+    def refuse(self, module: nn.Module, reason: str) -> None:
+        """Remember a call that cannot be read. Part of `CallListener`."""
+        self._not_understood = f"{self._names[id(module)]} ({reason})"
+
+    def _modules(self) -> list[nn.Module]:
+        return list(self.subject.model.modules())
 
     def _compare(self, call: Any, output: Tensor) -> proof.Evidence | None:
         if not self._rows or call.dropout > 0:

@@ -38,8 +38,9 @@ def rule_of(mask: Tensor | None, causal: bool, lengths: tuple[int, int]) -> tupl
         else:
             allowed = mask > torch.finfo(mask.dtype).min / 2
             rule = _rule_of_booleans(allowed, lengths)
-            if bool((mask * allowed != 0).any()):
-                bias = _compact(mask.masked_fill(~allowed, 0.0))
+            numbers = mask.masked_fill(~allowed, 0.0)
+            if bool(numbers.any()):
+                bias = _compact(numbers)
     if causal:
         triangle = _upper_left(lengths)
         rule = triangle if rule is None else triangle & rule

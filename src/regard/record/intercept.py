@@ -1,0 +1,302 @@
+"""The second door: `torch.nn.functional.scaled_dot_product_attention`, intercepted for the time of the run.
+
+Through it go `torch.nn.MultiheadAttention`, `torch.nn.Transformer` and its parts, timm, `regard.nn` and most
+models of one's own. While a recorder lives, every name that is bound to the function is bound to a wrapper:
+in torch.nn.functional, in modules that imported it by name, in attributes of the model's own modules. The
+wrapper calls the original and tells the recorders that watch the innermost module that is running, which it
+finds on the stack of calls: so no module carries a hook, other models pass straight through, and threads
+cannot mix.
+
+Two ways around the function are closed as well. Where `MultiheadAttention` is asked for weights it multiplies
+matrices itself: its call is answered by the original, and repeated without weights to see queries and keys.
+Its fast path is one fused kernel: it is switched off, and the recording says so.
+
+Not to be had: a reference to the function kept in a closure, a list or a partial; kernels called directly.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.record import interface
+from regard.record.call import Call, NotUnderstood
+from regard.record.listener import CallListener
+from regard.words import say
+
+Function = Callable[..., Any]
+
+_MODULE_CALL: CodeType = nn.Module._call_impl.__code__
+_FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+
+_lock = threading.RLock()
+_listeners: tuple[CallListener, ...] = ()  # replaced, never changed, so that it is read without the lock
+_bound: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}  # where a wrapper stands, and what stood there
+_wrappers: dict[int, Function] = {}  # id of an original -> its wrapper
+_fast_path_before: bool | None = None
+_local = threading.local()
+
+
+def listen(listener: CallListener, modules: Iterable[nn.Module]) -> None:
+    """Let `listener` hear of the calls of its model, which has these `modules`, from now on."""
+    global _listeners
+    modules = list(modules)
+    with _lock:
+        _listeners = (*_listeners, listener)
+        _bind_everywhere(modules)
+        _switch_off_fast_path(modules)
+
+
+def leave(listener: CallListener) -> None:
+    """Let `listener` hear of nothing more; the last one restores what was there before."""
+    global _listeners, _fast_path_before
+    with _lock:
+        _listeners = tuple(other for other in _listeners if other is not listener)
+        if _listeners:
+            return
+        for (_, name), (place, original) in _bound.items():
+            place[name] = original
+        _bound.clear()
+        _wrappers.clear()
+        if _fast_path_before is not None:
+            torch.backends.mha.set_fastpath_enabled(_fast_path_before)
+            _fast_path_before = None
+
+
+def has_fast_path(modules: Iterable[nn.Module]) -> bool:
+    """Whether some module would call a kernel that does the projections as well."""
+    return any(isinstance(module, _FUSED) for module in modules)
+
+
+def _bind_everywhere(modules: list[nn.Module]) -> None:
+    """Bind wrappers in Python modules by the functions' names, and around `modules` by whatever name."""
+    if not _wrappers:
+        _wrap(F.scaled_dot_product_attention, _watched_sdpa)
+        _wrap(F.multi_head_attention_forward, _watched_multi_head)
+        if (ours := sys.modules.get("regard.attend.attention")) is not None:
+            _wrap(ours.attention, _watched_regard)
+    names = ("scaled_dot_product_attention", "multi_head_attention_forward", "attention")
+    for python_module in list(sys.modules.values()):
+        place = getattr(python_module, "__dict__", None)
+        if isinstance(place, dict):
+            for name in names:
+                _bind(place, name)
+    for defining in {type(module).__module__ for module in modules}:
+        place = vars(sys.modules.get(defining, sys))
+        for name in list(place):
+            _bind(place, name)
+    for module in modules:
+        for name in list(vars(module)):
+            _bind(vars(module), name)
+
+
+def _wrap(original: Function, watched: Callable[[Function], Function]) -> None:
+    _wrappers[id(original)] = functools.wraps(original)(watched(original))
+
+
+def _bind(place: dict[str, Any], name: str) -> None:
+    held = place.get(name)
+    wrapper = _wrappers.get(id(held))
+    if wrapper is not None and held is not wrapper:
+        _bound[id(place), name] = (place, held)
+        place[name] = wrapper
+
+
+def _switch_off_fast_path(modules: list[nn.Module]) -> None:
+    global _fast_path_before
+    if _fast_path_before is None and has_fast_path(modules):
+        _fast_path_before = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
+
+
+def _hearing(frame: FrameType | None) -> tuple[nn.Module | None, list[CallListener]]:
+    """The innermost running module that a recorder watches, and those recorders."""
+    if not _listeners or getattr(_local, "quiet", False) or interface.is_calling():
+        return None, []
+    while frame is not None:
+        if frame.f_code is _MODULE_CALL:
+            module = frame.f_locals["self"]
+            if hearing := [listener for listener in _listeners if listener.watches(module)]:
+                return module, hearing
+        frame = frame.f_back
+    return None, []
+
+
+def _tell(
+    hearing: list[CallListener],
+    module: nn.Module,
+    read: Callable[[], Call],
+    output: Tensor,
+) -> None:
+    """Tell of a call, of which `output` is (b, h, q, v)."""
+    kind = getattr(_local, "kind", "")
+    for listener in hearing:
+        try:
+            listener.take(module, read(), output.transpose(1, 2), door="torch", kind=kind)
+        except NotUnderstood as error:
+            listener.refuse(module, str(error))
+
+
+def _watched_sdpa(original: Function) -> Function:
+    def scaled_dot_product_attention(*args: Any, **kwargs: Any) -> Any:
+        module, hearing = _hearing(sys._getframe(1))
+        output = original(*args, **kwargs)
+        if module is not None:
+            _tell(hearing, module, lambda: _understand_sdpa(*args, **kwargs), _four_axes(output))
+        return output
+
+    return scaled_dot_product_attention
+
+
+def _watched_multi_head(original: Function) -> Function:
+    signature = inspect.signature(original)
+
+    def multi_head_attention_forward(*args: Any, **kwargs: Any) -> Any:
+        module, hearing = _hearing(sys._getframe(1))
+        result = None
+        given = signature.bind(*args, **kwargs).arguments if module is not None else {}
+        if module is None or given.get("need_weights", True):
+            result = original(*args, **kwargs)
+        if module is None:
+            return result
+        before = getattr(_local, "kind", "")
+        _local.kind = "" if given["query"] is given["key"] else "cross"
+        try:
+            if result is None:
+                return original(**given)
+            # The same once more, without weights and without chance, for its queries and keys.
+            again = {**given, "need_weights": False, "is_causal": False, "training": False}
+            with torch.no_grad():
+                repeated, _ = original(**again)
+        finally:
+            _local.kind = before
+        by_chance = given.get("training", True) and given["dropout_p"] > 0
+        if not by_chance and not _agree(result[0], repeated):
+            for listener in hearing:
+                listener.refuse(module, say("errors.repeat_differs"))
+        return result
+
+    return multi_head_attention_forward
+
+
+def _agree(one: Tensor, other: Tensor) -> bool:
+    """Whether two outputs are equal up to rounding, where the first is a number at all."""
+    wide = one.detach().float()
+    difference = (wide - other.float()).nan_to_num().abs().amax()
+    return bool(difference <= torch.finfo(one.dtype).eps * 1e3 * wide.nan_to_num().abs().amax())
+
+
+def _watched_regard(original: Function) -> Function:
+    def attention(query: Tensor, key: Tensor, value: Tensor, **kwargs: Any) -> Any:
+        module, hearing = _hearing(sys._getframe(1))
+        if module is None:
+            return original(query, key, value, **kwargs)
+        _local.quiet = True  # what it calls is how it computes, no attention of its own
+        try:
+            attended = original(query, key, value, **kwargs)
+        finally:
+            _local.quiet = False
+        output = attended if isinstance(attended, Tensor) else attended.output
+        _tell(hearing, module, lambda: _understand_regard(query, key, value, **kwargs), _four_axes(output))
+        return attended
+
+    return attention
+
+
+def _understand_sdpa(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Call:
+    """A call of PyTorch's function: its causal hint counts queries and keys from 0."""
+    lead = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
+        query.shape[:-3], key.shape[:-3], value.shape[:-3]
+    )
+    heads = query.shape[-3] if query.ndim > 2 else 1
+    query, key, value = (_four_axes(tensor, lead) for tensor in (query, key, value))
+    if not enable_gqa and heads == 1 < key.shape[1]:
+        query = query.expand(-1, key.shape[1], -1, -1)
+    if attn_mask is not None:
+        rows = attn_mask if attn_mask.ndim < 4 else _four_axes(attn_mask, lead)
+        attn_mask = rows.reshape((1,) * (4 - rows.ndim) + tuple(rows.shape))
+    return Call(
+        query=query,
+        key=key,
+        value=value.expand(-1, key.shape[1], -1, -1),
+        mask=attn_mask,
+        triangle=is_causal,
+        causal=is_causal,
+        scale=float(query.shape[-1] ** -0.5 if scale is None else scale),
+        kernel="sdpa",
+        dropout=float(dropout_p),
+    )
+
+
+def _understand_regard(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Any = None,
+    bias: Tensor | None = None,
+    key_mask: Tensor | None = None,
+    causal: bool = False,
+    window: tuple[int | None, int | None] | None = None,
+    scale: float | None = None,
+    temperature: float = 1.0,
+    softcap: float | None = None,
+    dropout_p: float = 0.0,
+    training: bool = False,
+    **_: Any,
+) -> Call:
+    """A call of `regard.attention`, whose rules count from the last query and key."""
+    from regard.attend import masks
+
+    if temperature != 1.0:
+        raise NotUnderstood(f"temperature {temperature:g}")
+    rules = [masks.causal()] if causal else []
+    if window is not None:
+        rules.append(masks.window(*window))
+    if key_mask is not None:
+        rules.append(masks.padding(key_mask))
+    if mask is not None:
+        rules.append(masks.dense(mask) if isinstance(mask, Tensor) else mask)
+    return Call(
+        query=_four_axes(query),
+        key=_four_axes(key),
+        value=_four_axes(value),
+        mask=None,
+        triangle=False,
+        causal=causal,
+        scale=float(query.shape[-1] ** -0.5 if scale is None else scale),
+        kernel="regard",
+        bias=bias,
+        softcap=softcap,
+        dropout=float(dropout_p) if training else 0.0,
+        rule=functools.reduce(lambda one, other: one & other, rules) if rules else None,
+    )
+
+
+def _four_axes(tensor: Tensor, lead: torch.Size | None = None) -> Tensor:
+    """(…, h, n, d) as (b, h, n, d): all axes before the heads are items; without heads there is one."""
+    if tensor.ndim == 3:  # (b, n, d), as models of a single head write it
+        return tensor[:, None]
+    if tensor.ndim == 2:
+        return tensor[None, None]
+    if lead is not None:
+        tensor = tensor.expand(*lead, *tensor.shape[-3:])
+    return tensor.reshape(-1, *tensor.shape[-3:])
