@@ -136,6 +136,14 @@ def test_numbers_in_a_float_mask_are_kept_as_bias() -> None:
     assert bias.triu(1).count_nonzero() == 0
 
 
+@pytest.mark.parametrize("least", [SMALLEST, -torch.inf])
+def test_a_mask_of_zeros_and_minus_infinity_leaves_no_bias(least: float) -> None:
+    given = torch.zeros(6, 6).masked_fill(torch.ones(6, 6).triu(1).bool(), least)
+    rule, bias = rule_of(given, False, (6, 6))
+    assert repr(rule) == "causal()"
+    assert bias is None
+
+
 def test_the_triangle_that_a_kernel_draws_itself_is_upper_left() -> None:
     assert repr(rule_of(None, True, (6, 6))[0]) == "causal()"
     rule, _ = rule_of(None, True, (3, 6))

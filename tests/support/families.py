@@ -47,7 +47,7 @@ class Family:
     gain: float = 1.0  # of the random parameters; large ones make weights sharp, and rounding too
     sinks: str = "in the softmax"  # or "after": the eager function then returns weights without them
     other_softmaxes: int = 0  # that are no attention over keys: routers, indexers, pooled states
-    pieces: int = 0  # calls by which a packed attention is computed, beyond the first
+    pieces: int = 0  # calls beyond the first by which an attention is computed: of packed images, of halves
 
 
 def families() -> list[Family]:

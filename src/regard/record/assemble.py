@@ -52,10 +52,17 @@ class Heard:
     place: pieces.Place
     rule: Mask | None = None
     door: str = "interface"
+    position: Position | None = None  # in a chain of steps
 
     @classmethod
     def of(
-        cls, call: Call, name: str, kind: str, evidence: proof.Evidence | None, door: str = "interface"
+        cls,
+        call: Call,
+        name: str,
+        kind: str,
+        evidence: proof.Evidence | None,
+        door: str = "interface",
+        position: Position | None = None,
     ) -> Self:
         """Keep what is needed of `call`, detached from any graph."""
         query, key = _own(call.query), _own(call.key)
@@ -77,6 +84,7 @@ class Heard:
             place=pieces.Place.of(call.query),
             rule=call.rule,
             door=door,
+            position=position,
         )
 
     @property
@@ -96,7 +104,8 @@ class Run:
 
 def assemble(subject: Subject, run: Run, prepared: Prepared | None) -> Recording:
     """The Recording of a run; raises `UnfaithfulRecording` for the first site that does not agree."""
-    heard = run.heard
+    looks = _looks(run.heard)
+    heard = [look[0] for look in looks]
     groups = pieces.runs_of([h.name for h in heard], [h.place for h in heard], [h.whole for h in heard])
     first = [heard[group.start] for group in groups]
     names = names_of_calls(subject.model, [h.name for h in first])
@@ -126,10 +135,28 @@ def assemble(subject: Subject, run: Run, prepared: Prepared | None) -> Recording
                 door=one.door,
                 queries=queries,
                 keys=keys,
-                proof=_together([_prove(heard[i]) for i in group]),
+                proof=_together([_prove(call) for i in group for call in looks[i]]),
             )
         )
     return Recording(tuple(sites), sequences.axes, _provenance(subject, sites, prepared))
+
+
+def _looks(heard: list[Heard]) -> list[list[Heard]]:
+    """Calls in their order; together those that look at the same for other values (the halves of DiffLlama)."""
+    looks: list[list[Heard]] = []
+    for one in heard:
+        before = looks[-1][0] if looks else None
+        if (
+            before is not None
+            and (one.name, one.place, one.query.shape) == (before.name, before.place, before.query.shape)
+            and one.mask is before.mask
+            and torch.equal(one.query, before.query)
+            and torch.equal(one.key, before.key)
+        ):
+            looks[-1].append(one)
+        else:
+            looks.append([one])
+    return looks
 
 
 def _tensors(
@@ -168,7 +195,7 @@ def _kind_by_mask(part: tuple[Tensor, Tensor, Mask | None, Tensor | None]) -> st
 
 
 def _together(proofs: list[Proof]) -> Proof:
-    """The proof of a site from those of its pieces."""
+    """The proof of a site from those of its calls."""
     if len(proofs) == 1:
         return proofs[0]
     return Proof(sum(p.rows for p in proofs), max(p.max_error for p in proofs), proofs[0].note)

@@ -190,6 +190,30 @@ class Recording:
             weights = chosen_cols.take(chosen_rows.take(weights, 1), -1)
         return weights if head is None else weights[0]
 
+    def sink(
+        self,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        rows: Index = None,
+        kind: str | None = None,
+        item: int = 0,
+        site: str | None = None,
+    ) -> Float[Tensor, "*h r"]:
+        """What each query gives to the learned sink of its head: exp(sink − lse), 0 in a model without sinks.
+
+        Weights and sink of a row sum to 1.
+        """
+        of, queries, _ = self._axes(layer, kind, item, site)
+        _check_head(of, head)
+        chosen = pick("rows", rows, queries)
+        with torch.no_grad():
+            lse = of.lse_of(item, chosen.hull, head)
+            sinks = of.sinks if of.sinks is None or head is None else of.sinks[head : head + 1]
+            given = torch.zeros_like(lse) if sinks is None else (sinks[:, None].to(lse) - lse).exp()
+            given = chosen.take(given, 1)
+        return given if head is None else given[0]
+
     def rows(
         self,
         *,
