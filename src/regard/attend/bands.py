@@ -25,7 +25,7 @@ from regard.attend import kernel
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
 
-CHUNK = 1 << 20  # numbers in the keys of one call: with values and gradients, about what the caches hold
+CHUNK = 1 << 21  # numbers in the keys of one call: with values and gradients, about what the caches hold
 STRIP = 1024  # rows of one call where global tokens are involved
 
 

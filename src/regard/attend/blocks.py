@@ -1,12 +1,11 @@
-"""Any block mask, by gathering: every block of queries is given the blocks of keys that it sees, side by
-side.
+"""Any block mask, by gathering: every block of queries is given the blocks of keys that it sees.
 
     query block r  ×  [key block c : block_mask[r, c]]       one product of (size, d) and (count · size, d)
 
-Items and heads are laid out as one row of blocks, and each block of queries is a task of its own; tasks that
-see equally many blocks are done together, a few at a time, so that what was gathered is still in the cache
-when it is used. Gradients of keys are scattered back the same way. Work is proportional to the blocks that
-are seen.
+Items and heads are laid out as one row of blocks. Blocks of queries that read the same keys are one task;
+tasks that see equally many blocks are done together, a few at a time, so that what was gathered is still in
+the cache when it is used. Gradients of keys are scattered back the same way. Work is proportional to the
+blocks that are seen.
 """
 
 from __future__ import annotations
@@ -24,23 +23,36 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 CHUNK = 1 << 19  # numbers in the keys that are gathered at once
+QUERIES = 1024  # that are done with one set of keys
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """Some blocks of queries that see equally many blocks of keys; indices count over items, heads and
-    blocks."""
+    """Tasks of equal size: in each, r blocks of queries read the same blocks of keys.
 
-    rows: Int[Tensor, " tasks"]
+    Indices count over items and heads too.
+    """
+
+    rows: Int[Tensor, "tasks r"]
     cols: Int[Tensor, "tasks count"]
-    bias: Float[Tensor, "tasks 1 size keys"] | None
+    bias: Float[Tensor, "tasks 1 queries keys"] | None
 
-    def queries(self, x: Float[Tensor, "blocks size *d"]) -> Float[Tensor, "tasks 1 size *d"]:
-        return x.index_select(0, self.rows)[:, None]
+    def queries(self, x: Float[Tensor, "blocks size *d"]) -> Float[Tensor, "tasks 1 queries *d"]:
+        """The blocks of queries of each task, one below the other."""
+        picked = x.index_select(0, self.rows.flatten())
+        return picked.reshape(len(self.rows), 1, -1, *x.shape[2:])
 
     def keys(self, x: Float[Tensor, "blocks size d"]) -> Float[Tensor, "tasks 1 keys d"]:
-        """The blocks of each task, side by side."""
-        return x.index_select(0, self.cols.flatten()).view(len(self.rows), 1, -1, x.shape[2])
+        """The blocks of keys of each task, one below the other."""
+        return x.index_select(0, self.cols.flatten()).reshape(len(self.cols), 1, -1, x.shape[2])
+
+    def put(self, x: Float[Tensor, "blocks size *d"], found: Float[Tensor, "tasks 1 queries *d"]) -> None:
+        """What was found for the queries, to its place: every block of queries is in one task only."""
+        x.index_copy_(0, self.rows.flatten(), found.reshape(-1, *x.shape[1:]))
+
+    def add_to_keys(self, x: Float[Tensor, "blocks size d"], more: Float[Tensor, "tasks 1 keys d"]) -> None:
+        """x += more, where a block of keys may be in many tasks."""
+        x.index_add_(0, self.cols.flatten(), more.reshape(-1, *x.shape[1:]))
 
 
 @dataclass(frozen=True)
@@ -65,8 +77,8 @@ class Pattern:
         lse = q.new_full(q.shape[:2], -torch.inf)
         for tasks in self._tasks(query, key, key_mask):
             found = kernel.forward(tasks.queries(q), tasks.keys(k), tasks.keys(v), tasks.bias, scale)
-            output.index_copy_(0, tasks.rows, found[0][:, 0])
-            lse.index_copy_(0, tasks.rows, found[1][:, 0])
+            tasks.put(output, found[0])
+            tasks.put(lse, found[1])
         return self._join(output, query), self._join(lse[..., None], query)[..., 0]
 
     def attend_backward(
@@ -98,9 +110,9 @@ class Pattern:
                 tasks.bias,
                 scale,
             )
-            dq.index_copy_(0, tasks.rows, grads[0][:, 0])
-            for total, more in ((dk, grads[1]), (dv, grads[2])):
-                total.index_add_(0, tasks.cols.flatten(), more.reshape(-1, *total.shape[1:]))
+            tasks.put(dq, grads[0])
+            tasks.add_to_keys(dk, grads[1])
+            tasks.add_to_keys(dv, grads[2])
         return self._join(dq, query), self._join(dk, key), self._join(dv, value)
 
     def _cut(self, x: Float[Tensor, "b h n d"]) -> Float[Tensor, "blocks size d"]:
@@ -126,33 +138,51 @@ class Pattern:
             seen = seen & (first <= last[:, None] + keys - queries)
         item, head, _, col = seen.nonzero(as_tuple=True)  # in the order of the rows
         col = (item * kv_heads + head // (heads // kv_heads)) * cols + col
-        count = seen.sum(dim=-1).flatten()
-        start = count.cumsum(0) - count
-        for size in sorted(set(count.tolist()) - {0}):
-            same = (count == size).nonzero()[:, 0]
-            columns = col[start[same][:, None] + torch.arange(size, device=col.device)]  # (tasks, count)
-            step = max(1, CHUNK // (size * self.size * channels))
-            for at in range(0, len(same), step):
-                chosen = same[at : at + step], columns[at : at + step]
-                yield Tasks(*chosen, self._bias(*chosen, query, key, key_mask))
+        for group in self._alike(seen.sum(dim=-1).flatten().tolist(), col.tolist()):
+            step = max(1, CHUNK // (len(group[0][1]) * self.size * channels))
+            for at in range(0, len(group), step):
+                chosen = group[at : at + step]
+                indices = (torch.tensor(x, device=query.device) for x in zip(*chosen, strict=True))
+                row, column = indices
+                yield Tasks(row, column, self._bias(row, column, query, key, key_mask))
+
+    def _alike(self, counts: list[int], columns: list[int]) -> Iterator[list[tuple[list[int], list[int]]]]:
+        """Pairs (blocks of queries, blocks of keys they all read), in groups of equal lengths.
+
+        Block of queries i reads the next counts[i] of the columns.
+        """
+        readers: dict[tuple[int, ...], list[int]] = {}
+        start = 0
+        for row, count in enumerate(counts):
+            if count:
+                readers.setdefault(tuple(columns[start : start + count]), []).append(row)
+            start += count
+        most = max(1, QUERIES // self.size)
+        groups: dict[tuple[int, int], list[tuple[list[int], list[int]]]] = {}
+        for cols, rows in readers.items():
+            for at in range(0, len(rows), most):
+                part = rows[at : at + most]
+                groups.setdefault((len(part), len(cols)), []).append((part, list(cols)))
+        yield from groups.values()
 
     def _bias(
         self, rows: Tensor, cols: Tensor, query: Tensor, key: Tensor, key_mask: Tensor | None
-    ) -> Float[Tensor, "tasks 1 size keys"] | None:
+    ) -> Float[Tensor, "tasks 1 queries keys"] | None:
         """−∞ on padding, behind the last key, and with causality on the future; None if all is allowed."""
         heads, queries, keys = query.shape[1], query.shape[2], key.shape[2]
         if not self.causal and key_mask is None and keys % self.size == 0:
             return None
         within = torch.arange(self.size, device=rows.device)
-        blocks = -(-keys // self.size)
-        position = (cols % blocks * self.size)[..., None] + within  # (tasks, count, size)
-        position = position.flatten(1)[:, None, None]  # (tasks, 1, 1, keys)
-        allowed = position < keys
+        position = cols % -(-keys // self.size) * self.size  # of the first key in each block
+        position = (position[..., None] + within).flatten(1)[:, None, None]  # (tasks, 1, 1, keys)
+        blocks = -(-queries // self.size)
+        row = ((rows % blocks * self.size)[..., None] + within).flatten(1)[
+            :, None, :, None
+        ]  # (tasks, 1, queries, 1)
+        allowed = (position < keys) & (row >= 0)
         if key_mask is not None:
-            item = rows // (heads * -(-queries // self.size))
-            allowed = allowed & key_mask[item[:, None, None, None], position.clamp(max=keys - 1)]
+            item = rows[:, :1, None, None] // (heads * blocks)
+            allowed = allowed & key_mask[item, position.clamp(max=keys - 1)]
         if self.causal:
-            row = (rows % -(-queries // self.size) * self.size)[:, None] + within  # (tasks, size)
-            allowed = allowed & (position <= row[:, None, :, None] + keys - queries)
-        shape = (-1, -1, self.size, -1)
-        return kernel.as_bias(allowed.expand(shape), query.dtype)
+            allowed = allowed & (position <= row + keys - queries)
+        return kernel.as_bias(allowed, query.dtype)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float
 
 CHUNK = 64  # positions: half of the work inside the chunks, half between them, at 64 channels
+SEGMENT = 8 * CHUNK  # positions at once: what is computed on the way stays in the cache
 
 
 @dataclass(frozen=True)
@@ -100,48 +101,64 @@ def linear_attention(
         k = k.masked_fill(hidden, 0)
     state = _checked(state, k, v)
 
-    group = query.shape[1] // max(key.shape[1], 1)
-    q = q.reshape(
-        q.shape[0], key.shape[1], group, *q.shape[2:]
-    )  # (b, g, r, q, f): all that read one key head together
+    b, h, g = query.shape[0], query.shape[1], key.shape[1]
+    q = q.reshape(b, g, h // max(g, 1), *q.shape[2:])  # (b, g, r, q, f): all that read one key head together
     if causal:
         before = max(key.shape[2] - query.shape[2], 0)  # keys that every query sees
-        earlier = state + _sums(k[:, :, :before], v[:, :, :before])
-        output = _causal(q, k[:, :, before:], v[:, :, before:], earlier)
+        state = state + _sums(k[:, :, :before], v[:, :, :before])
+        output, state = _causal(q, k[:, :, before:], v[:, :, before:], state)
     else:
         state = state + _sums(k, v)
         output = _divide(q @ state.products[:, :, None], q @ state.features[:, :, None, :, None])
     output = output.flatten(1, 2).to(query.dtype)
-    if not return_state:
-        return output
-    return output, (state + _sums(k, v) if causal else state)
+    return (output, state) if return_state else output
 
 
 def _causal(
     q: Float[Tensor, "b g r q f"],
     k: Float[Tensor, "b g k f"],
     v: Float[Tensor, "b g k dv"],
-    earlier: LinearState,
-) -> Float[Tensor, "b g r q dv"]:
+    state: LinearState,
+) -> tuple[Float[Tensor, "b g r q dv"], LinearState]:
     """As many queries as keys, or more: then the first come before every key and see only what is earlier."""
     n, missing = q.shape[3], q.shape[3] - k.shape[2]
-    tail = -n % CHUNK if n else CHUNK
-    q, k, v = F.pad(q, (0, 0, 0, tail)), F.pad(k, (0, 0, missing, tail)), F.pad(v, (0, 0, missing, tail))
-    q = _chunks(q)  # (b, g, r, chunks, chunk, f)
-    k, v = _chunks(k), _chunks(v)  # (b, g, chunks, chunk, ·)
+    if missing:
+        k, v = F.pad(k, (0, 0, missing, 0)), F.pad(v, (0, 0, missing, 0))
+    outputs = []
+    for start in range(0, max(n, 1), SEGMENT):
+        part = slice(start, start + SEGMENT)
+        output, state = _segment(q[:, :, :, part], k[:, :, part], v[:, :, part], state)
+        outputs.append(output)
+    return torch.cat(outputs, dim=3), state
+
+
+def _segment(
+    q: Float[Tensor, "b g r n f"],
+    k: Float[Tensor, "b g n f"],
+    v: Float[Tensor, "b g n dv"],
+    state: LinearState,
+) -> tuple[Float[Tensor, "b g r n dv"], LinearState]:
+    """Some chunks at once, and the state behind them."""
+    n = q.shape[3]
+    q, k, v = _chunks(q), _chunks(k), _chunks(v)  # (b, g, r, chunks, chunk, f), (b, g, chunks, chunk, ·)
 
     # What every chunk finds when it begins: the sums over all chunks before it, never its own.
-    products = torch.cat((earlier.products[:, :, None], (k.mT @ v)[:, :, :-1]), dim=2).cumsum(dim=2)
-    features = torch.cat((earlier.features[:, :, None], k.sum(dim=3)[:, :, :-1]), dim=2).cumsum(dim=2)
+    products = torch.cat((state.products[:, :, None], k.mT @ v), dim=2).cumsum(dim=2)
+    features = torch.cat((state.features[:, :, None], k.sum(dim=3)), dim=2).cumsum(dim=2)
+    state = LinearState(products[:, :, -1], features[:, :, -1])
+    products, features = products[:, :, :-1], features[:, :, :-1]
 
     k, v, products, features = (x[:, :, None] for x in (k, v, products, features))  # an axis for the group
     inside = (q @ k.mT).tril()  # (b, g, r, chunks, chunk, chunk)
     numerator = inside @ v + q @ products
     denominator = inside.sum(dim=-1, keepdim=True) + q @ features[..., None]
-    return _divide(numerator, denominator).flatten(3, 4)[:, :, :, :n]
+    return _divide(numerator, denominator).flatten(3, 4)[:, :, :, :n], state
 
 
 def _chunks(x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b chunks chunk d"]:
+    """Cut into chunks, the last one filled up with zeros."""
+    tail = -x.shape[-2] % CHUNK
+    x = F.pad(x, (0, 0, 0, tail)) if tail else x
     return x.reshape(*x.shape[:-2], x.shape[-2] // CHUNK, CHUNK, x.shape[-1])
 
 
