@@ -52,6 +52,14 @@ test('a weight is its code times the step of its row', async () => {
   expect(weights.at(1, 1, 0)).toBe(0)
 })
 
+test('a learned sink is one more column after the last key', async () => {
+  const withSink = chunk([0.5, 0.25, 0.1, 0], [1, 0, 1, 1, 1, 2, 4, 0, 6, 0, 0, 0])
+  const weights = await decodeChunk(withSink, { ...site, sinks: true }, header.sequences)
+  expect(weights.keys).toBe(3)
+  expect(weights.at(0, 0, 2)).toBe(0.5)
+  expect(weights.at(1, 0, 2)).toBeCloseTo(0.6, 6)
+})
+
 test('a chunk of the wrong size, or one that is not zlib, is called damaged', async () => {
   const short = chunk([0.5], [1, 1])
   await expect(decodeChunk(short, site, header.sequences)).rejects.toThrow('damaged: layer.0 has 6 bytes')

@@ -22,13 +22,15 @@ describe('the address', () => {
       'kind=cross&layer=1&nth=1&token=k0',
       { kind: 'cross', layer: 1, nth: 1, token: { side: 'key', index: 0 } },
     ],
+    ['map=120,7,300&pool=mean', { map: { row: 120, column: 7, across: 300 }, pool: 'mean' }],
     ['heads=&head=2', { heads: [], head: 2 }],
   ])('%s says what it says, and is written the same way', (fragment, expected) => {
     expect(parse(fragment)).toEqual({ ...START, ...expected })
     expect(parse(write(parse(fragment)))).toEqual(parse(fragment))
   })
   test('that makes no sense counts as not said', () => {
-    expect(parse('layer=-1&head=x&token=z9&pair=cc&min=7&special=maybe')).toEqual(START)
+    expect(parse('layer=-1&head=x&token=z9&pair=cc&min=7&special=maybe&map=1,2&pool=median')).toEqual(START)
+    expect(parse('map=1,2,0&map=3')).toEqual(START)
     expect(parse('layer=99999999999')).toEqual(START)
   })
   test('keeps what other parts of the page wrote', () => {
