@@ -27,7 +27,7 @@ def takes(p: Problem) -> bool:
         and not (p.weights or p.lse)
         and p.softcap is None
         and not p.dropout_p
-        and 0 < p.temperature < math.inf
+        and p.mild
         and not p.nothing
         and not transformed()
     )

@@ -22,6 +22,7 @@ from regard.attend.flash import EMPTY_ROWS_ARE_ZERO, EXISTS, GROUPS, flash
 from regard.attend.hidden import without_hidden
 from regard.attend.problem import Problem, transformed
 from regard.attend.reference import Attended
+from regard.attend.weighted import weighted
 from regard.attend.weights import weights_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def takes(p: Problem) -> bool:
         and EXISTS
         and p.softcap is None
         and not p.dropout_p
-        and 0 < p.temperature < math.inf
+        and p.mild
         and not (p.bias is not None and p.bias.requires_grad)
         and not p.nothing
         and not transformed()
@@ -70,6 +71,8 @@ def attend(problem: Problem) -> Attended:
         return _some_rows_at_a_time(p)
     else:
         bias, empty = as_bias(p)
+    if p.weights and not p.lse:
+        return Attended(*weighted(p.query, p.key, p.value, bias, only_causal, p.scale / p.temperature))
     output, lse = _run(p, bias, empty, only_causal, grad and not compiling)
     weights = weights_of(p.query, p.key, bias, only_causal, p.scale / p.temperature) if p.weights else None
     return Attended(output, weights, lse if p.lse else None)

@@ -31,7 +31,10 @@ def without_hidden(p: Problem) -> Problem:
         if p.key_mask is None:
             return p
         seen = p.key_mask[:, None, :, None]  # (b, 1, k, 1)
-        return p._replace(key=p.key.where(seen, 0), value=p.value.where(seen, 0))
+        sees = seen.any(dim=2, keepdim=True)  # (b, 1, 1, 1)
+        return p._replace(
+            query=p.query.where(sees, 0), key=p.key.where(seen, 0), value=p.value.where(seen, 0)
+        )
     allowed = p.allowed()
     if allowed is None or p.nothing:
         return p
@@ -50,6 +53,11 @@ def suspicious(result: Attended) -> bool:
 
 def repaired(p: Problem, attend: Callable[[Problem], Attended], result: Attended) -> Attended:
     """The result with those rows computed anew that may see no key that is not finite."""
+    if p.hides:  # the hidden may be finite and still overflow
+        p = without_hidden(p)
+        result = attend(p)
+        if not suspicious(result):
+            return result
     good = p.key.isfinite().all(dim=-1) & p.value.isfinite().all(dim=-1)  # (b, g, k)
     if bool(good.all()):
         return result

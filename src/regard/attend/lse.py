@@ -28,6 +28,9 @@ def softmax_with_lse(
     At T = 0 and T = ∞ the logits have no finite limit; lse is then that of their distances from the largest:
     the log of the number of keys that share the weight.
     """
+    limits = torch.finfo(logits.dtype)
+    if 0 < temperature < math.inf:  # what this dtype can divide by
+        temperature = max(temperature, limits.tiny) if temperature <= limits.max else math.inf
     if logits.shape[-1] == 0:
         return logits, logits.new_full(logits.shape[:-1], -math.inf)
     top = logits.detach().amax(dim=-1, keepdim=True)

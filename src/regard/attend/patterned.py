@@ -6,7 +6,6 @@ asked for where what is seen is small enough for that to be faster.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -41,7 +40,7 @@ def takes(p: Problem) -> bool:
         or p.bias is not None
         or p.softcap is not None
         or p.dropout_p
-        or not 0 < p.temperature < math.inf
+        or not p.mild
         or p.nothing
         or transformed()
     ):

@@ -53,6 +53,11 @@ class Problem(NamedTuple):
         return not (self.query.numel() and self.key.numel() and self.value.numel())
 
     @property
+    def mild(self) -> bool:
+        """Whether the temperature can be folded into the scale: no limit, and nothing that overflows."""
+        return 1e-6 <= self.temperature <= 1e6
+
+    @property
     def hides(self) -> bool:
         """Whether there may be keys that no query sees, or queries that see no key."""
         rule = self.key_mask is not None or self.mask is not None or self.bias is not None
