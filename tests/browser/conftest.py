@@ -63,7 +63,7 @@ def visit(chromium: Any) -> Iterator[Open]:
         ready: str = "lines-canvas",
         **options: Any,
     ) -> Any:
-        home = url.split("/?")[0] if url.startswith("http") else url.split("#")[0]
+        home = "/".join(url.split("/")[:3]) if url.startswith("http") else url.split("#")[0]
         context = chromium.new_context(
             viewport={"width": width, "height": height}, locale="en-GB", accept_downloads=True, **options
         )

@@ -19,6 +19,9 @@ def test_the_page_is_the_built_front_end_and_only_built_pages_are_served(client:
     assert client.get("/").headers["content-type"] == "text/html; charset=utf-8"
     assert 'id="regard-data"' in client.get("/").text
     assert client.get("/explore.html").status_code == 200
+    for address in ("/", "/view.html", "/explore.html", "/learn.html"):
+        assert '<html lang="en" data-served>' in client.get(address).text
+    assert "data-served" not in client.get("/api/export").text[:1000]
     for path in ("/secrets.html", "/..%2fpayload.html", "/static/view.html"):
         response = client.get(path)
         assert response.status_code == 404

@@ -27,7 +27,8 @@ from regard.errors import InvalidArgument, RegardError, TooLong
 from regard.serve.guard import Guard
 from regard.serve.session import Session
 from regard.serve.tiles import routes
-from regard.show.html import front_end, html
+from regard.show.html import html
+from regard.show.pages import served
 from regard.show.payload import Payload
 from regard.words import LANGUAGES, Language, say, set_language
 
@@ -60,7 +61,7 @@ def create_app(session: Session, *, token: str, port: int) -> Guard:
     def page(name: str = "view") -> HTMLResponse:
         if name not in _PAGES:
             raise HTTPException(404, say("serve.no_such_address"))
-        return HTMLResponse(front_end(name))
+        return HTMLResponse(served(name))
 
     @app.get("/api/recording")
     def recording() -> Response:

@@ -1,4 +1,4 @@
-"""The pages that need no recording (explorer, lessons) as one HTML file that opens offline.
+"""The built pages: explorer and lessons as one offline HTML file, all three as the application sends them.
 
 Every page reads its state from the fragment of its address, and where that says nothing from the attribute
 ``data-view`` of ``<html>``: so a saved page can begin with anything that a link can say.
@@ -26,12 +26,21 @@ _HEAD = '<html lang="en">'
 def page(name: str, state: Mapping[str, object] | None = None) -> str:
     """The page `name` (explore or learn) in the language in force, beginning with `state`."""
     language = get_language()
+    begin = escape(urlencode({"lang": language, **(state or {})}), quote=True)
+    built = _with_head(name, f'<html lang="{language}" data-view="{begin}">')
+    return built.replace("connect-src 'self'", "connect-src 'none'", 1)
+
+
+def served(name: str) -> str:
+    """The page `name` as the application sends it: marked, so that it links to the other pages beside it."""
+    return _with_head(name, '<html lang="en" data-served>')
+
+
+def _with_head(name: str, head: str) -> str:
     built = front_end(name)
     if _HEAD not in built:
         raise OutputError(say("errors.front_end_foreign"))
-    begin = escape(urlencode({"lang": language, **(state or {})}), quote=True)
-    head = f'<html lang="{language}" data-view="{begin}">'
-    return built.replace(_HEAD, head, 1).replace("connect-src 'self'", "connect-src 'none'", 1)
+    return built.replace(_HEAD, head, 1)
 
 
 def write_page(name: str, path: str | os.PathLike[str], state: Mapping[str, object] | None = None) -> Path:
