@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import torch
@@ -169,7 +170,7 @@ def test_axe_finds_nothing(explorer: Open, fragment: str, scheme: str, width: in
 LONG = ",".join(f"incompréhensib{letter}"[-14:] for letter in "abcdefghijkl")
 
 
-@pytest.mark.parametrize("width", [320, 400, 700, 1024, 1920])
+@pytest.mark.parametrize("width", [320, 400, 640, 700, 1024, 1920])
 def test_nothing_sticks_out_at_any_width(explorer: Open, width: int) -> None:
     words = f"&words={LONG}" if width < 700 else ""
     page = explorer(f"lang=fr&heads=4&positions=rotary{words}", width=width)
@@ -182,3 +183,61 @@ def test_the_number_of_nodes_does_not_grow_with_the_square_of_the_words(explorer
     seven = explorer("lang=fr").evaluate(count)
     twelve = explorer("lang=fr&words=a,b,c,d,e,f,g,h,i,j,k,l").evaluate(count)
     assert (twelve - seven) / 5 <= (seven - two) / 5 * 1.1
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1440, 900), (1920, 1080)])
+def test_the_switches_are_seen_without_scrolling(explorer: Open, width: int, height: int) -> None:
+    page = explorer("lang=fr", width=width, height=height)
+    for name in ("Diviser les scores", "Masque causal", "Ajouter le résidu"):
+        assert page.get_by_label(name).bounding_box()["y"] < height / 2
+    for name in ("Rotatives", "Nombre de têtes : 4"):
+        assert page.get_by_role("button", name=name).bounding_box()["y"] < height / 2
+
+
+def test_hostile_words_are_inert_text(explorer: Open) -> None:
+    words = [
+        "</script><img/src=x/onerror=alert(1)>",
+        "__proto__",
+        "constructor",
+        "{word}",
+        "$&",
+        "\u202elive",
+    ]
+    page = explorer("lang=en&words=" + quote(",".join(words)))
+    shown = page.locator(".word .text").all_inner_texts()
+    assert shown == ["</script><img/", "__proto__", "constructor", "{word}", "$&", "live"]
+    assert page.locator("main img").count() == 0
+    names: dict[str, Any] = {}
+    exec(page.get_by_test_id("python").inner_text(), names)
+    assert names["words"] == shown
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        "T=1e-300&v1=0,0,0,0,0,0",
+        "T=1e6&scale=off",
+        "T=-1&word=99&heads=9&head=7&words=&v0=NaN,1,2,3,4,5&dk=7&seed=-1&turns0=1",
+        "T=0&v0=1,1,1,1,1,1&v1=1,1,1,1,1,1&v2=1,1,1,1,1,1&v3=1,1,1,1,1,1&v4=1,1,1,1,1,1&v5=1,1,1,1,1,1",
+        "%E0%A4%A&&&===",
+    ],
+)
+def test_absurd_links_still_give_a_page_of_numbers(explorer: Open, fragment: str) -> None:
+    page = explorer(f"lang=en&{fragment}")
+    assert sum(weights(page)) == pytest.approx(1, abs=0.04)
+    assert "NaN" not in page.locator("body").inner_text()
+
+
+def test_on_paper_the_page_is_light_and_without_tools(explorer: Open) -> None:
+    page = explorer("lang=fr&theme=dark", expected="Canvas2D: Multiple readback")
+    middle = """(canvas) => {
+        const { data } = canvas.getContext('2d').getImageData(canvas.width - 4, canvas.height - 4, 1, 1)
+        return data[0]
+    }"""
+    matrix = page.locator("section.weights canvas")
+    assert matrix.evaluate(middle) < 128
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+    assert matrix.evaluate(middle) > 128
+    assert not page.get_by_role("button", name="Copier en Python").is_visible()
+    assert not page.get_by_role("button", name="Annuler").is_visible()

@@ -13,6 +13,7 @@ import * as states from '../src/lib/explore/state'
 import { DIMENSIONS, exampleState, type State } from '../src/lib/explore/state'
 import { PLACES, placeOf, temperatureAt } from '../src/lib/explore/temperature'
 import type { Language } from '../src/lib/i18n.svelte'
+import { answering, isolated, whoAnswers } from '../src/views/explore/says'
 
 const fr = exampleState('fr')
 const row = (state: State, place = state.chosen) => compute(state).heads[state.head]!.weights[place]!
@@ -266,4 +267,34 @@ test('the names of the example lie neither on each other nor outside', () => {
       if (Math.abs(one.y - other.y) < 12) expect(Math.abs(one.x - other.x)).toBeGreaterThan(20)
     }
   }
+})
+
+describe('who answers, in one sentence', () => {
+  const words = ['the', 'cat', 'the', 'rug']
+
+  test('of two equal weights the sentence never names the first alone', () => {
+    expect(answering([0.07, 0.58, 0.07, 0.28], 3)).toEqual([1, 3])
+    expect(answering([0.1, 0.7, 0.1, 0.1], 3)).toEqual([1])
+    expect(answering([0.3, 0.1, 0.3, 0.3], 2)).toEqual([0, 2, 3])
+    expect(answering([0.2, 0.5, 0.2, 0.1], 3)).toEqual([1, 0, 2])
+  })
+
+  test('equal weights are said as such, and a future that is forbidden is not counted', () => {
+    expect(whoAnswers('cat', words, [0.25, 0.25, 0.25, 0.25])).toBe(
+      'cat asks: all 4 words answer alike, 25% each',
+    )
+    expect(whoAnswers('cat', words, [0.5, 0.5, 0, 0])).toBe('cat asks: the₁ 50%, cat 50%')
+  })
+
+  test('a word written from right to left does not turn the numbers after it', () => {
+    expect(isolated('שלום')).toBe('\u2068שלום\u2069')
+    expect(isolated('chat')).toBe('chat')
+  })
+})
+
+test('a word holds nothing invisible that turns or hides its neighbours, and emoji stay whole', () => {
+  expect(states.cleanWord('\u202eevil\u200b\u0007')).toBe('evil')
+  expect(states.cleanWord('👨\u200d👩\u200d👧')).toBe('👨\u200d👩\u200d👧')
+  expect(states.cleanWord('</script><img src=x>')).toBe('</script><imgs')
+  expect([...states.cleanWord('a'.repeat(200))].length).toBe(14)
 })

@@ -83,9 +83,12 @@ export function moveVector(state: State, kind: Kind, place: number, to: Point): 
   return { ...state, vectors: { ...state.vectors, [word]: moved } }
 }
 
-/** What may stand as a word: no spaces, no commas, at most 14 characters. */
+/** What may stand as a word: no spaces, no commas, nothing invisible that would turn or hide its neighbours, at most 14
+ *  characters. */
 export const cleanWord = (text: string): string =>
-  [...text.replace(/[\s,;]+/g, '').normalize('NFC')].slice(0, 14).join('')
+  [...text.replace(/[\s,;\p{Cc}\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]+/gu, '').normalize('NFC')]
+    .slice(0, 14)
+    .join('')
 
 /** Vectors for a word that is not known yet: spread by the golden angle, so that new words do not sit on each other. */
 export function newVectors(nth: number): Vectors {

@@ -5,7 +5,7 @@ import { compute, unprojected } from '../../lib/explore/compute'
 import { begin, redo, settle, step, undo, type History } from '../../lib/explore/history'
 import { LONGEST, exampleState, moveVector, translated, type Kind, type State } from '../../lib/explore/state'
 import { length, scale, turn, within, type Point } from '../../lib/explore/plane'
-import { names } from './says'
+import { isolated, names } from './says'
 import { readFragment, writeFragment } from '../../lib/fragment'
 import { language, type Language } from '../../lib/i18n.svelte'
 
@@ -21,7 +21,7 @@ export class Session {
   readonly entropy: number = $derived(Math.max(0, entropy(this.weights)))
   /** The words as panels write them: those that stand twice with their place. */
   readonly names: readonly string[] = $derived(names(this.state.words))
-  readonly word: string = $derived(this.state.words[this.state.chosen]!)
+  readonly word: string = $derived(isolated(this.state.words[this.state.chosen]!))
   readonly canUndo: boolean = $derived(this.#history.past.length > 0)
   readonly canRedo: boolean = $derived(this.#history.future.length > 0)
 
