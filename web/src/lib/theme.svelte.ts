@@ -1,5 +1,5 @@
 // Light, dark, or as the system says. The choice is an attribute of <html>, which the style sheet reads; isDark() is
-// reactive, so that what is drawn on a canvas follows.
+// reactive, so that what is drawn on a canvas follows. Paper is always light.
 import { readFragment } from './fragment'
 
 export type Theme = 'light' | 'dark' | 'system'
@@ -9,6 +9,9 @@ const system = inPage ? matchMedia('(prefers-color-scheme: dark)') : null
 let chosen = $state<Theme>('system')
 let systemIsDark = $state(system?.matches ?? false)
 system?.addEventListener('change', () => (systemIsDark = system.matches))
+const paper = inPage ? matchMedia('print') : null
+let printing = $state(paper?.matches ?? false)
+paper?.addEventListener('change', () => (printing = paper.matches))
 if (inPage) adoptTheme()
 
 export function theme(): Theme {
@@ -22,7 +25,7 @@ export function setTheme(next: Theme): void {
 }
 
 export function isDark(): boolean {
-  return chosen === 'system' ? systemIsDark : chosen === 'dark'
+  return !printing && (chosen === 'system' ? systemIsDark : chosen === 'dark')
 }
 
 /** Take the theme from the address (#theme=dark). */
