@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 TOLERANCE = 1e-5  # of weights in float32, over two models whose kernels round differently
 
@@ -68,8 +69,6 @@ def families() -> list[Family]:
 
 def configuration(family: Family) -> Any:
     """The tiny configuration of a family."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
     return _tiny(CONFIG_MAPPING[family.model_type], family.config)
 
 
@@ -83,7 +82,9 @@ def _tiny(config_class: Any, changes: dict[str, Any]) -> Any:
             values[key] = value
     for part in config_class.sub_configs:
         if (inner := getattr(base, part, None)) is not None:
-            values[part] = _tiny(type(inner), changes.get(part, {}))
+            wanted = dict(changes.get(part, {}))
+            other = wanted.pop("model_type", None)  # a part of another kind
+            values[part] = _tiny(CONFIG_MAPPING[other] if other else type(inner), wanted)
     left_out = [key for key, value in changes.items() if value == "default"]
     values |= {key: value for key, value in changes.items() if key not in config_class.sub_configs}
     return config_class(**{key: value for key, value in values.items() if key not in left_out})
