@@ -16,11 +16,12 @@ from regard.errors import UnfaithfulRecording
 from regard.models.loading import Subject
 from regard.record import intercept, pieces, proof
 from regard.record.call import Call
+from regard.record.generation import Chain, Position
 from regard.record.layers import names_of_calls, numbers_of
 from regard.record.recording import Provenance, Recording
 from regard.record.rule import rule_of
 from regard.record.sequences import Prepared, Sequences
-from regard.record.site import Proof, Site
+from regard.record.site import NAN, Proof, Site
 from regard.record.unseen import unseen
 from regard.words import say
 
@@ -100,49 +101,85 @@ class Run:
 
     inputs: dict[str, Tensor]
     heard: list[Heard] = field(default_factory=list)
+    chain: Chain | None = None  # the steps of a generation, which hold what was heard
+    apart: bool = False  # a part of the model, called by itself
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was heard."""
+        return not self.heard and not (self.chain and any(step.heard for step in self.chain.steps))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One site before it has a number: the calls that it is made of, the first for all, and its tensors."""
+
+    calls: list[Heard]
+    query: Tensor
+    key: Tensor
+    rule: Mask | None
+    bias: Tensor | None
+
+    @property
+    def kind(self) -> str:
+        """What the module says, or what its mask tells."""
+        return self.calls[0].kind or _kind_by_mask(self)
 
 
 def assemble(subject: Subject, run: Run, prepared: Prepared | None) -> Recording:
     """The Recording of a run; raises `UnfaithfulRecording` for the first site that does not agree."""
-    looks = _looks(run.heard)
+    return join(subject, parts_of(run.heard), run.inputs, prepared)
+
+
+def parts_of(calls: list[Heard]) -> list[Part]:
+    """The sites that the calls of one run are of."""
+    looks = _looks(calls)
     heard = [look[0] for look in looks]
     groups = pieces.runs_of([h.name for h in heard], [h.place for h in heard], [h.whole for h in heard])
-    first = [heard[group.start] for group in groups]
-    names = names_of_calls(subject.model, [h.name for h in first])
     rules: dict[tuple[Any, ...], tuple[Mask | None, Tensor | None]] = {}
-    parts = [_tensors([heard[i] for i in group], rules) for group in groups]
-    kinds = [h.kind or _kind_by_mask(part) for h, part in zip(first, parts, strict=True)]
+    return [
+        Part([call for i in group for call in looks[i]], *_tensors([heard[i] for i in group], rules))
+        for group in groups
+    ]
+
+
+def join(
+    subject: Subject, parts: list[Part], inputs: dict[str, Tensor], prepared: Prepared | None
+) -> Recording:
+    """The Recording of all sites of a model that was given `inputs`."""
+    names = names_of_calls(subject.model, [part.calls[0].name for part in parts])
+    kinds = [part.kind for part in parts]
     layers = numbers_of(names, kinds)
     encoder_decoder = bool(getattr(getattr(subject.model, "config", None), "is_encoder_decoder", False))
-    sequences = Sequences(run.inputs, subject.tokenizer, prepared, encoder_decoder=encoder_decoder)
+    sequences = Sequences(inputs, subject.tokenizer, prepared, encoder_decoder=encoder_decoder)
     sites = []
-    for group, one, part, name, layer, kind in zip(groups, first, parts, names, layers, kinds, strict=True):
-        query, key, rule, bias = part
-        queries, keys = sequences.names_of(query, key, name, kind)
+    for part, name, layer, kind in zip(parts, names, layers, kinds, strict=True):
+        one = part.calls[0]
+        queries, keys = sequences.names_of(part.query, part.key, name, kind)
         sites.append(
             Site(
                 name=name,
                 layer=layer,
                 kind=kind,
-                query=query,
-                key=key,
+                query=part.query,
+                key=part.key,
                 scale=one.scale,
-                mask=rule,
-                bias=bias,
+                mask=part.rule,
+                bias=part.bias,
                 softcap=one.softcap,
                 sinks=None if one.sinks is None else one.sinks.detach(),
                 kernel=one.kernel,
                 door=one.door,
                 queries=queries,
                 keys=keys,
-                proof=_together([_prove(call) for i in group for call in looks[i]]),
+                proof=_together([_prove(call) for call in part.calls]),
             )
         )
     return Recording(tuple(sites), sequences.axes, _provenance(subject, sites, prepared))
 
 
 def _looks(heard: list[Heard]) -> list[list[Heard]]:
-    """Calls in their order; together those that look at the same for other values (the halves of DiffLlama)."""
+    """Calls in order; together those that look at the same for other values (the halves of DiffLlama)."""
     looks: list[list[Heard]] = []
     for one in heard:
         before = looks[-1][0] if looks else None
@@ -179,10 +216,9 @@ def _tensors(
     return one.query, one.key, rule, bias
 
 
-def _kind_by_mask(part: tuple[Tensor, Tensor, Mask | None, Tensor | None]) -> str:
+def _kind_by_mask(part: Part) -> str:
     """ "causal" where the rule lets no query see what comes after it."""
-    query, key, rule, _ = part
-    queries, keys = query.shape[2], key.shape[2]
+    queries, keys, rule = part.query.shape[2], part.key.shape[2], part.rule
     if rule is None or queries != keys or queries < 2:
         return "self"
     for start in range(0, queries - 1, _ROWS_AT_ONCE):
@@ -198,7 +234,8 @@ def _together(proofs: list[Proof]) -> Proof:
     """The proof of a site from those of its calls."""
     if len(proofs) == 1:
         return proofs[0]
-    return Proof(sum(p.rows for p in proofs), max(p.max_error for p in proofs), proofs[0].note)
+    errors = [p.max_error for p in proofs if p.rows]
+    return Proof(sum(p.rows for p in proofs), max(errors, default=NAN), proofs[0].note)
 
 
 def _prove(heard: Heard) -> Proof:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -13,12 +16,14 @@ from torch import Tensor, nn
 
 from regard.errors import InvalidArgument, NothingToRecord
 from regard.models.loading import Subject
-from regard.record import intercept, interface, proof
-from regard.record.assemble import Heard, Run, assemble
+from regard.record import intercept, interface, proof, watch
+from regard.record.assemble import Heard, Part, Run, assemble, join, parts_of
 from regard.record.call import Call, NotUnderstood, understand
+from regard.record.generation import Chain, cache_in, cached_tokens
 from regard.record.layers import kind_of
 from regard.record.recording import Recording
 from regard.record.sequences import Prepared
+from regard.record.stitch import choose, inputs_of, stitch
 from regard.record.unseen import has_attention
 from regard.words import say
 
@@ -26,10 +31,10 @@ from regard.words import say
 class Recorder:
     """Record whatever runs through a model inside the block.
 
-    Only references to queries, keys and masks are kept; the model computes as it would without. What
-    was changed for the time of the block is restored after it, also when the model raises. Recorders
-    may be nested, and live in several threads at once: each hears the calls of its own thread, of its
-    own model.
+    Calls that fill one cache, as those of `generate`, give one recording. Only references to queries, keys
+    and masks are kept, of a step its new keys; the model computes as it would without. What was changed for
+    the time of the block is restored after it, also when the model raises. Recorders may be nested, and live
+    in several threads at once: each hears the calls of its own thread, of its own model.
 
     Args:
         model: a `Subject` or a module.
@@ -37,6 +42,8 @@ class Recorder:
         rows: query positions of each site whose output is recomputed and compared (the proof); 0 for none.
         seed: which random ones.
         any_thread: hear calls from every thread, as when `generate` runs in a thread of its own.
+        sequence: which of the sequences that `generate` returns for each item is recorded: 0 is the best
+        beam.
 
     >>> with regard.Recorder(model) as recorder:  # doctest: +SKIP
     ...     model(**inputs)
@@ -52,6 +59,7 @@ class Recorder:
         rows: int = proof.ROWS,
         seed: int = 0,
         any_thread: bool = False,
+        sequence: int = 0,
     ) -> None:
         self.subject = model if isinstance(model, Subject) else _as_subject(model, tokenizer)
         if rows < 0:
@@ -63,12 +71,16 @@ class Recorder:
         self._recordings: tuple[Recording, ...] | None = None
         self._chosen: dict[tuple[int, torch.device], Tensor] = {}
         self._not_understood: str | None = None
-        self._hook: torch.utils.hooks.RemovableHandle | None = None
+        self._entered = self._running = False
+        self._sequence = sequence
+        self._generation: _Generation | None = None
+        self._made: tuple[Run, weakref.ref[Any]] | None = None  # a run, and the cache that it made
+        self._changed = ExitStack()
         self.prepared: Prepared | None = None  # what `record` knows of the tokens
 
     @property
     def recordings(self) -> tuple[Recording, ...]:
-        """One recording for each call of the model inside the block."""
+        """One recording for each call of the model inside the block, and one for each generation."""
         if self._recordings is None:
             raise NothingToRecord(say("errors.recorder_not_done"))
         return self._recordings
@@ -83,35 +95,35 @@ class Recorder:
         return self.recordings[0]
 
     def __enter__(self) -> Self:
-        if self._hook is not None or self._recordings is not None:
+        if self._entered:
             raise InvalidArgument("a Recorder serves one block; make another one for the next.")
+        self._entered = True
         self._thread = threading.get_ident()
-        self._hook = self.subject.model.register_forward_pre_hook(self._begin_run, with_kwargs=True)
-        interface.listen(self)
-        intercept.listen(self, self._modules())
+        with ExitStack() as stack:  # whatever fails here, nothing stays changed
+            watch.watch(self.subject.model, self, stack)
+            interface.listen(self)
+            stack.callback(interface.leave, self)
+            intercept.listen(self, list(self.subject.model.modules()))
+            stack.callback(intercept.leave, self)
+            self._changed = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        intercept.leave(self)
-        interface.leave(self)
-        if self._hook is not None:
-            self._hook.remove()
+        self._changed.close()
         self._chosen.clear()
+        runs, self._runs = self._runs, []
         if kind is not None:
-            self._runs.clear()
             return
-        runs = [run for run in self._runs if run.heard]
-        self._runs = []
         if self._not_understood is not None:
             raise NothingToRecord(
                 say("errors.not_understood", model=self.subject.name, reason=self._not_understood)
             )
-        if not runs:
+        if all(run.empty for run in runs):
             key = "errors.nothing_to_record" if has_attention(self.subject.model) else "errors.no_attention"
             raise NothingToRecord(say(key, model=type(self.subject.model).__name__))
-        self._recordings = tuple(assemble(self.subject, run, self.prepared) for run in runs)
+        self._recordings = tuple(self._assembled([run for run in runs if not run.empty]))
 
     def watches(self, module: nn.Module) -> bool:
         """Whether calls of this module are recorded. Part of `interface.Listener`."""
@@ -133,21 +145,24 @@ class Recorder:
     def take(self, module: nn.Module, call: Call, output: Tensor, *, door: str, kind: str) -> None:
         """Keep one call that has been read. Part of `CallListener`."""
         name = self._names[id(module)]
-        evidence = self._compare(call, output)
-        if not self._runs:
-            self._runs.append(Run({}))
         if not kind:
             kind = kind_of(module, name, call.causal)
             if door != "interface" and kind == "self":
                 kind = ""  # such modules do not say whether they are causal: their masks will
-        self._runs[-1].heard.append(Heard.of(call, name, kind, evidence, door))
+        run = self._run()
+        chain = run.chain if self._running else None
+        if chain is None:
+            run.heard.append(Heard.of(call, name, kind, self._compare(call, output), door))
+            return
+        proves = len(chain.steps) == 1 or chain.checks
+        evidence = self._compare(call, output) if proves else None
+        key, position = chain.fresh(call, name, kind)
+        heard = Heard.of(replace(call, key=key), name, kind, evidence, door, position)
+        chain.steps[-1].heard.append(heard)
 
     def refuse(self, module: nn.Module, reason: str) -> None:
         """Remember a call that cannot be read. Part of `CallListener`."""
         self._not_understood = f"{self._names[id(module)]} ({reason})"
-
-    def _modules(self) -> list[nn.Module]:
-        return list(self.subject.model.modules())
 
     def _compare(self, call: Any, output: Tensor) -> proof.Evidence | None:
         if not self._rows or call.dropout > 0:
@@ -159,13 +174,94 @@ class Recorder:
         with torch.no_grad():
             return proof.gather(call, output, self._chosen[place])
 
-    def _begin_run(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self.watches(module):
-            return
-        given = dict(kwargs)
-        if args:
-            given |= zip(inspect.signature(module.forward).parameters, args, strict=False)
-        self._runs.append(Run({name: value for name, value in given.items() if isinstance(value, Tensor)}))
+    def begin_run(self, given: dict[str, Any]) -> None:
+        """A call of the model begins. Part of `watch.RunListener`."""
+        self._running = True
+        tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
+        cache = cache_in(given)
+        past = cached_tokens(cache)
+        if past is not None:
+            self._chain_of(cache).begin(past, tensors)
+        elif self._generation is not None:  # without a cache each step reads all tokens anew
+            if self._generation.chain is None:
+                self._generation.chain = Chain(None)
+                self._runs.append(Run(tensors, chain=self._generation.chain))
+            self._generation.chain.begin(0, tensors)
+        else:
+            self._runs.append(Run(tensors))
+
+    def end_run(self, output: Any) -> None:
+        """It ended. Part of `watch.RunListener`."""
+        self._running = False
+        cache = cache_in(getattr(output, "__dict__", {}))
+        run = self._runs[-1] if self._runs else None
+        if run is not None and run.chain is None and cached_tokens(cache):
+            self._made = (run, weakref.ref(cache))
+
+    def begin_generation(self, given: dict[str, Tensor]) -> None:
+        """`generate` begins. Part of `watch.RunListener`."""
+        self._generation = _Generation(given)
+
+    def end_generation(self, returned: Any, ends: tuple[int, ...]) -> None:
+        """It ended. Part of `watch.RunListener`."""
+        generation, self._generation = self._generation, None
+        if generation is not None and generation.chain is not None:
+            sequences = getattr(returned, "sequences", returned)
+            generation.chain.given = generation.given
+            generation.chain.returned = sequences if isinstance(sequences, Tensor) else None
+            generation.chain.ends = ends
+
+    def _run(self) -> Run:
+        """The run that a call belongs to: the model's, or one of its parts, called by itself."""
+        if not self._runs or not (self._running or self._runs[-1].apart):
+            self._runs.append(Run({}, apart=True))
+        return self._runs[-1]
+
+    def _chain_of(self, cache: Any) -> Chain:
+        """The steps that filled `cache` so far; a new run where it is not known."""
+        last = self._runs[-1] if self._runs else None
+        if last is not None and last.chain is not None and last.chain.holds(cache):
+            return last.chain
+        chain = Chain(cache)
+        if last is not None and self._made is not None and self._made[0] is last and self._made[1]() is cache:
+            chain.adopt(last.inputs, last.heard)  # the first call made the cache itself
+            last.heard, last.chain = [], chain
+        else:
+            self._runs.append(Run({}, chain=chain))
+        if self._generation is not None:
+            self._generation.chain = chain
+        watch.reordering(cache, chain.reorder, self._changed)
+        return chain
+
+    def _assembled(self, runs: list[Run]) -> Iterator[Recording]:
+        """The recordings of all runs; an encoder that was called by itself goes with the decoder after it."""
+        encoder_decoder = bool(
+            getattr(getattr(self.subject.model, "config", None), "is_encoder_decoder", False)
+        )
+        before: list[Part] = []
+        for run, following in zip(runs, [*runs[1:], None], strict=True):
+            if run.chain is None:
+                if encoder_decoder and run.apart and following is not None and following.chain is not None:
+                    before = parts_of(run.heard)
+                    continue
+                yield assemble(self.subject, run, self.prepared)
+                continue
+            run.chain.check_last()
+            chosen = choose(run.chain, self._sequence, encoder_decoder=encoder_decoder)
+            inputs = inputs_of(run.chain, chosen, encoder_decoder=encoder_decoder)
+            prepared = self.prepared
+            if prepared is not None and not encoder_decoder:
+                prepared = prepared.continued(inputs, self.subject.tokenizer)
+            yield join(self.subject, [*before, *stitch(run.chain, chosen)], inputs, prepared)
+            before = []
+
+
+@dataclass
+class _Generation:
+    """One call of `generate`: what it was given, and the steps that it took."""
+
+    given: dict[str, Tensor]
+    chain: Chain | None = None
 
 
 def _names_of(model: nn.Module) -> dict[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,6 +32,18 @@ class Prepared:
     axis: Axis
     texts: tuple[tuple[str, ...], ...]
     truncated: bool
+
+    def continued(self, inputs: Mapping[str, Tensor], tokenizer: Any) -> Prepared:
+        """With the tokens that a model generated after the text: `inputs` are all that it read."""
+        ids, kept = inputs.get("input_ids"), inputs.get("attention_mask")
+        if ids is None or kept is None:
+            return self
+        tokens, spans = [], []
+        for item, (own, span) in enumerate(zip(self.axis.tokens, self.axis.spans, strict=True)):
+            stop = max(span.stop, int(kept[item].nonzero()[-1]) + 1)
+            tokens.append(own.followed_by(describe(ids[item, span.stop : stop].tolist(), tokenizer)))
+            spans.append(range(span.start, stop))
+        return replace(self, axis=Axis(tuple(tokens), tuple(spans)))
 
 
 class Sequences:

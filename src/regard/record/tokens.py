@@ -33,6 +33,10 @@ class Tokens:
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         return Tokens(**{name: tuple(column[i] for i in positions) for name, column in columns.items()})
 
+    def followed_by(self, other: Tokens) -> Tokens:
+        """These tokens and then the other ones."""
+        return Tokens(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
 
 def describe(
     ids: Sequence[int],
