@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import en from '../src/i18n/en.json'
 import fr from '../src/i18n/fr.json'
+import { number } from '../src/lib/i18n.svelte'
 
 function keys(words: object, prefix = ''): string[] {
   return Object.entries(words).flatMap(([key, value]) =>
@@ -17,4 +18,20 @@ test('placeholders are the same in both languages', () => {
   const read = (words: object, key: string) =>
     key.split('.').reduce<unknown>((node, part) => (node as Record<string, unknown>)[part], words) as string
   for (const key of keys(en)) expect(holes(read(fr, key)), key).toEqual(holes(read(en, key)))
+})
+
+test('each language sets its signs its own way', () => {
+  const texts = (words: object): string[] =>
+    Object.values(words).flatMap((value) => (typeof value === 'string' ? [value] : texts(value as object)))
+  for (const text of texts(en)) expect(text).not.toMatch(/\s%/)
+  for (const text of texts(fr)) {
+    expect(text).not.toMatch(/[^\s(«\u00a0\u202f][;?!»%](?!\d)|[ ][:;?!»%](?!\w)|« /)
+    expect(text).not.toMatch(/\w'\w/)
+  }
+})
+
+test('a number below zero has a true minus, and nothing is minus nought', () => {
+  expect(number(-4)).toBe('−4.00')
+  expect(number(-0.001)).toBe('0.00')
+  expect(number(-0.01)).toBe('−0.01')
 })

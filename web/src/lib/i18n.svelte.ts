@@ -39,11 +39,12 @@ export function t(key: string, params: Record<string, string | number> = {}): st
   return node.replace(/\{(\w+)\}/g, (whole, name: string) => (name in params ? String(params[name]) : whole))
 }
 
-/** A number as people of the current language write it: 0.58 or 0,58. */
+/** A number as people of the current language write it: 0.58 or 0,58; below zero with a true minus, and no −0.00. */
 export function number(value: number, digits = 2): string {
-  return formatter(String(digits), { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(
-    value,
-  )
+  return formatter(String(digits), { minimumFractionDigits: digits, maximumFractionDigits: digits })
+    .format(value)
+    .replace(/^-(?=[0.,]*$)/, '')
+    .replace('-', '−')
 }
 
 // Kept, because making a formatter costs more than using it a hundred times.

@@ -15,12 +15,6 @@ export const names = (words: readonly string[]): string[] =>
       : isolated(word) + [...String(i + 1)].map((digit) => '₀₁₂₃₄₅₆₇₈₉'[Number(digit)]).join(''),
   )
 
-/** A number with a true minus sign. */
-export const signed = (value: number, digits = 2): string =>
-  number(value, digits)
-    .replace(/^-(?=[0.,]*$)/, '')
-    .replace('-', '−')
-
 export { percent }
 
 /** The places of the largest weights, largest first. */
@@ -62,4 +56,4 @@ export function whoAnswers(
 }
 
 export const coordinates = (point: readonly [number, number]): string =>
-  `(${signed(point[0])}${t('explore.semicolon')}${signed(point[1])})`.replaceAll(' ', '\u00a0')
+  `(${number(point[0])}${t('explore.semicolon')}${number(point[1])})`.replaceAll(' ', '\u00a0')
