@@ -151,6 +151,19 @@ def test_french_punctuation_has_its_unbreakable_space(name: str) -> None:
     assert not re.findall(r".{0,20}[^\u00a0\u202f\W][;?!»].{0,5}|.{0,20} [:;?!»%](?!\w).{0,5}|« .{0,9}", text)
 
 
+@pytest.mark.parametrize("name", TEXTS["en"])
+def test_english_writes_percent_and_pairs_of_numbers_its_own_way(name: str) -> None:
+    text = prose(TEXTS["en"][name])
+    assert not re.findall(r".{0,9}\s%|\(\d+; \d+\)", text)
+
+
+@pytest.mark.parametrize(("language", "name"), NUMBERED)
+def test_captions_do_not_depend_on_where_a_picture_stands(language: str, name: str) -> None:
+    """On a telephone nothing is to the right of anything; only lists of words keep their side."""
+    captions = " ".join(re.findall(r"^!\[(.+)\]\(figure:", TEXTS[language][name], flags=re.MULTILINE))
+    assert not re.findall(r"\b(?:À (?:gauche|droite)|Left:|Right:|on the right|Below:)", captions)
+
+
 # The offline folder and the command.
 
 
