@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 import families
@@ -183,6 +185,55 @@ def test_chunks_and_windows_are_kept_as_rules() -> None:
     assert "window(left=3" in repr(windowed.site(0).mask)
     assert chunked.weights(layer=0)[:, 4:, :4].count_nonzero() == 0
     assert windowed.weights(layer=0)[:, 8, :5].count_nonzero() == 0
+
+
+def test_a_prefix_that_all_see_is_kept_as_a_rule() -> None:
+    model, inputs = built("paligemma")
+    inputs["attention_mask"][:] = 1
+    kinds = torch.zeros_like(inputs["input_ids"])
+    kinds[:, 19:] = 1  # what the model is to write
+    with families.quiet():
+        recording = regard.record(model, {**inputs, "token_type_ids": kinds})
+    site = next(site for site in recording.sites if site.name.startswith("language_model"))
+    weights = recording.weights(site=site.name)
+    assert "prefix" in repr(site.mask)
+    assert float(weights[:, :19, :19].min()) > 0
+    assert weights[:, :, 19:].triu(-18).count_nonzero() == 0  # no query sees what comes after it there
+    assert float(weights[:, 21].min()) > 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    n=st.integers(1, 12),
+    key_heads=st.sampled_from([1, 2, 4]),
+    window=st.one_of(st.none(), st.integers(1, 6)),
+    padding=st.integers(0, 5),
+    side=st.sampled_from(["left", "right"]),
+    implementation=st.sampled_from(["sdpa", "eager"]),
+)
+def test_any_window_grouping_and_padding_equals_eager(
+    n: int, key_heads: int, window: int | None, padding: int, side: str, implementation: str
+) -> None:
+    family = families.Family(
+        "mistral",
+        "decoders",
+        "mistral",
+        {"num_key_value_heads": key_heads, "sliding_window": window},
+        {"input_ids": [2, n]},
+    )
+    model, eager = families.build(family, implementation), families.build(family, "eager")
+    mask = torch.ones(2, n, dtype=torch.long)
+    hidden = min(padding, n - 1)
+    mask[1, slice(0, hidden) if side == "left" else slice(n - hidden, n)] = 0
+    inputs = {**families.inputs_of(family, model), "attention_mask": mask}
+    recording = regard.record(model, inputs)
+    with torch.no_grad():
+        true = eager(**inputs, output_attentions=True).attentions
+    kept = mask[1].bool()
+    for layer in recording.layers:
+        torch.testing.assert_close(recording.weights(layer=layer), true[layer][0], atol=1e-5, rtol=0)
+        own = true[layer][1][:, kept][:, :, kept]
+        torch.testing.assert_close(recording.weights(layer=layer, item=1), own, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
