@@ -1,7 +1,7 @@
 """What the cheaper ways cost beside PyTorch's full attention, and how near that is to what this machine can.
 
-8 heads, 64 channels, float32, 2 threads, n = 8192 if not said otherwise. "Pairs" is the part of all pairs that
-a way has to look at: the ratio that it could reach if its small products ran as fast as large ones.
+8 heads, 64 channels, float32, 2 threads, n = 8192 if not said otherwise. "Pairs" is the part of all pairs
+that a way has to look at: the ratio that it could reach if its small products ran as fast as large ones.
 """
 
 from __future__ import annotations
