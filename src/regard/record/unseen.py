@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from torch import nn
 
@@ -46,34 +47,40 @@ def unseen(model: nn.Module, seen: Iterable[nn.Module]) -> Unseen:
         if id(module) in visited:
             continue
         visited.add(id(module))
-        children = [
-            (_below(name, child), part) for child, part in module._modules.items() if part is not None
-        ]
         if id(module) not in holding:
-            if _ATTENTION.search(type(module).__name__):
+            if _is_attention(type(module).__name__):
                 attentions.append((name, type(module).__name__))
                 continue
         elif isinstance(module, nn.ModuleList) and not inside:
             inside = True
-            without = [(number, layer) for number, layer in children if id(layer) not in holding]
-            children = [(number, layer) for number, layer in children if id(layer) in holding]
+            without = [layer for layer in module if id(layer) not in holding]
             if without:
-                ours = {type(part) for _, layer in children for part in layer.children()}
-                layers.extend((number, _mixer(layer, ours)) for number, layer in without)
-        ahead.extend((child, part, inside) for child, part in reversed(children))
+                visited.update(map(id, without))
+                ours = {type(part) for layer in module if layer not in without for part in layer.children()}
+                numbers = {id(layer): _below(name, number) for number, layer in module.named_children()}
+                layers.extend((numbers[id(layer)], _mixer(layer, ours)) for layer in without)
+        for child, part in reversed(module._modules.items()):
+            # Most modules are small parts such as a projection: not worth a name.
+            if part is not None and (part._modules or _is_attention(type(part).__name__)):
+                ahead.append((_below(name, child), part, inside))
     return Unseen(tuple(layers), tuple(attentions))
 
 
 def has_attention(model: nn.Module) -> bool:
     """Whether a module of the model is called attention by its class."""
-    return any(_ATTENTION.search(type(module).__name__) for module in model.modules())
+    return any(_is_attention(type(module).__name__) for module in model.modules())
+
+
+@cache
+def _is_attention(class_name: str) -> bool:
+    return _ATTENTION.search(class_name) is not None
 
 
 def _mark(module: nn.Module, known: set[int], holding: set[int]) -> bool:
     """Put into `holding` every module that is known or has such a one below it."""
     holds = id(module) in known
     for part in module._modules.values():
-        if part is not None and _mark(part, known, holding):
+        if part is not None and (part._modules or id(part) in known) and _mark(part, known, holding):
             holds = True
     if holds:
         holding.add(id(module))
