@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from lesson_page import bars, loudest
 
 Open = Callable[..., Any]
@@ -144,3 +146,43 @@ def test_chapter_10_attention_reads_the_text_and_memory_what_was_read_before(les
     assert loudest(page) == "shines"
     page.get_by_role("button", name="Add the likeliest word").click()
     assert page.get_by_label("Your text").input_value() == "moon shines . moon shines"
+
+
+# What was set stays when the language changes.
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_change_of_language_keeps_the_numbers_of_the_figure(lesson: Open, which: int) -> None:
+    page = lesson(which, "fr")
+    stage = page.locator("figure .stage").first
+    stage.get_by_role("button", name="noir", exact=True).click()
+    if which == 2:
+        stage.locator("input").first.fill("0.5")
+    french = stage.inner_text() if which == 1 else stage.locator("td").all_inner_texts()
+    page.get_by_test_id("language-en").click()
+    page.wait_for_function("document.documentElement.lang === 'en'")
+    english = page.locator("figure .stage").first
+    english.wait_for()
+    assert english.get_by_role("button", name="black", exact=True).get_attribute("aria-pressed") == "true"
+    if which == 2:
+        assert english.locator("input").first.input_value() == "0.5"
+    page.get_by_test_id("language-fr").click()
+    page.wait_for_function("document.documentElement.lang === 'fr'")
+    back = page.locator("figure .stage").first
+    back.wait_for()
+    assert (back.inner_text() if which == 1 else back.locator("td").all_inner_texts()) == french
+
+
+def test_every_figure_keeps_its_switches_in_the_other_language_and_forgets_them_with_the_page(
+    lesson: Open,
+) -> None:
+    page = lesson(5, "fr")
+    page.get_by_role("button", name="BigBird").click()
+    page.get_by_role("button", name="64").click()
+    page.get_by_test_id("language-en").click()
+    page.wait_for_function("document.documentElement.lang === 'en'")
+    for name in ("BigBird", "64"):
+        assert page.get_by_role("button", name=name).get_attribute("aria-pressed") == "true"
+    page.locator("a[rel=next]").click()
+    page.locator("a[rel=prev]").click()
+    assert page.get_by_role("button", name="causal").get_attribute("aria-pressed") == "true"
