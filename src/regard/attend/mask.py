@@ -45,6 +45,14 @@ class Mask(ABC):
         """The rule on a rectangle, broadcasting to (b, h, rows, cols). Slices have start and stop, and step
         1."""
 
+    def verdict(self, rows: slice, cols: slice, lengths: Lengths) -> bool | None:
+        """True when all of a rectangle is allowed, False when nothing is, None when only its cells can tell.
+
+        What it says never needs a look at cells: a long causal attention is skipped or computed in whole
+        rectangles.
+        """
+        return None
+
     def full(
         self, lengths: Lengths, device: torch.device | str | None = None
     ) -> Bool[Tensor, "*bh rows cols"]:
@@ -159,6 +167,10 @@ class And(Mask, rule="and"):
         self, rows: slice, cols: slice, lengths: Lengths, device: torch.device | str | None = None
     ) -> Bool[Tensor, "*bh rows cols"]:
         return self.left.tile(rows, cols, lengths, device) & self.right.tile(rows, cols, lengths, device)
+
+    def verdict(self, rows: slice, cols: slice, lengths: Lengths) -> bool | None:
+        both = self.left.verdict(rows, cols, lengths), self.right.verdict(rows, cols, lengths)
+        return False if False in both else None if None in both else True
 
     def natural_lengths(self) -> Lengths | None:
         return self.left.natural_lengths() or self.right.natural_lengths()

@@ -11,6 +11,7 @@ Strided patterns: Child et al. 2019, "Generating Long Sequences with Sparse Tran
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,9 @@ class Causal(PositionMask, rule="causal"):
         self, query: Int[Tensor, "rows 1"], key: Int[Tensor, " cols"], lengths: Lengths
     ) -> Bool[Tensor, "rows cols"]:
         return key <= query
+
+    def verdict(self, rows: slice, cols: slice, lengths: Lengths) -> bool | None:
+        return Window(None, 0).verdict(rows, cols, lengths)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,6 +64,15 @@ class Window(PositionMask, rule="window"):
         if self.right is None:
             return distance >= -self.left
         return (distance >= -self.left) & (distance <= self.right)
+
+    def verdict(self, rows: slice, cols: slice, lengths: Lengths) -> bool | None:
+        ahead = lengths[1] - lengths[0]
+        nearest, farthest = cols.start - (rows.stop - 1 + ahead), cols.stop - 1 - (rows.start + ahead)
+        left = -math.inf if self.left is None else -self.left
+        right = math.inf if self.right is None else self.right
+        if left <= nearest and farthest <= right:
+            return True
+        return False if farthest < left or nearest > right else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 TILE = 1 << 19
 """Numbers in one tile: 2 MB in float32, so that the passes over it find it in a cache."""
 
-_TILE_ROWS = 256  # of a pooled picture: few rows and many columns suit the passes of maxima
+# Few rows and many columns suit the passes of maxima; of several heads, fewer rows still.
+_TILE_ROWS = 256
+_TILE_COLUMNS = 2048
 _INF = float("inf")
 
 
@@ -67,10 +69,11 @@ class Scores:
 
     def tile_unless_empty(self, rows: slice, cols: slice) -> Float[Tensor, "h r c"] | None:
         """The logits of a rectangle, or None when the mask forbids all of it."""
-        allowed = self.allowed(rows, cols)
-        if allowed is None:
-            return self._masked(rows, cols, None)
-        if bool(allowed.all()):
+        verdict = self.mask.verdict(rows, cols, self.lengths) if self.mask is not None else True
+        if verdict is False:
+            return None
+        allowed = None if verdict else self.allowed(rows, cols)
+        if allowed is None or bool(allowed.all()):
             return self._masked(rows, cols, None)
         return self._masked(rows, cols, allowed) if bool(allowed.any()) else None
 
@@ -92,14 +95,13 @@ class Scores:
 
     def log_sum_exp(self, rows: slice) -> Float[Tensor, "h r"]:
         """log Σ_j exp(s_ij), the sink included; −inf where no key is allowed."""
-        keys = self.lengths[1]
-        step = max(1, TILE // max(1, self.heads * keys))
-        parts = [
-            _log_sum_exp(self.tile(slice(start, min(start + step, rows.stop)), slice(0, keys)))
-            for start in range(rows.start, rows.stop, step)
-        ]
-        empty = self.query.new_empty((self.heads, 0), dtype=self.dtype)
-        lse = torch.cat(parts, dim=1) if parts else empty
+        lse = self.query.new_full((self.heads, rows.stop - rows.start), -_INF, dtype=self.dtype)
+        for top, left, high, wide in _rectangles(lse.shape[1], self.lengths[1], (1, 1), self.heads):
+            tile_rows = slice(rows.start + top, rows.start + top + high)
+            values = self.tile_unless_empty(tile_rows, slice(left, left + wide))
+            if values is not None:  # beyond the diagonal of a causal mask there is nothing to add
+                part = lse[:, top : top + high]
+                part.copy_(torch.logaddexp(part, _log_sum_exp(values)))
         if self.sinks is not None:
             lse = torch.logaddexp(lse, self.sinks[:, None].to(lse))
         return lse
@@ -178,7 +180,8 @@ def _rectangles(
     height: int, width: int, block: tuple[int, int], heads: int
 ) -> Iterator[tuple[int, int, int, int]]:
     """(top, left, high, wide) of rectangles of whole blocks that cover all, each of about `TILE` numbers."""
-    high = max(1, _TILE_ROWS // block[0]) * block[0]
+    rows = max(16, min(_TILE_ROWS, TILE // (heads * min(max(1, width), _TILE_COLUMNS))))
+    high = max(1, rows // block[0]) * block[0]
     wide = max(1, TILE // (min(high, max(1, height)) * heads * block[1])) * block[1]
     for top in range(0, height, high):
         for left in range(0, width, wide):
