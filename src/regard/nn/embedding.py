@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InvalidArgument
+from regard.nn.linear import linear
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -96,7 +97,7 @@ class TokenEmbedding(nn.Module):
 
     def logits(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n vocab"]:
         """Score every token of the vocabulary by its own vector: the tied output."""
-        return F.linear(x, self.weight)
+        return linear(x, self.weight)
 
     def extra_repr(self) -> str:
         return f"vocab_size={self.vocab_size}, d_model={self.d_model}"

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InvalidArgument
+from regard.nn.linear import Linear
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -63,8 +64,8 @@ class FeedForward(nn.Module):
             raise InvalidArgument(f"d_hidden must be at least 1; got {d_hidden}.")
         self.dropout = dropout
         # a gated layer keeps W₁ and W₃ in one matrix: one product
-        self.widen = nn.Linear(d_model, 2 * d_hidden if self.gated else d_hidden, bias=bias, **placement)
-        self.narrow = nn.Linear(d_hidden, d_model, bias=bias, **placement)
+        self.widen = Linear(d_model, 2 * d_hidden if self.gated else d_hidden, bias=bias, **placement)
+        self.narrow = Linear(d_hidden, d_model, bias=bias, **placement)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

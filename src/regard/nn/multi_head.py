@@ -20,6 +20,7 @@ from regard.attend.reference import Attended
 from regard.errors import InvalidArgument
 from regard.nn.conversion import from_torch, to_torch
 from regard.nn.extra_keys import ExtraKeys
+from regard.nn.linear import Linear
 from regard.nn.norms import Norm, norm_layer
 from regard.nn.positions import Alibi, RelativePositions, RotaryPositions
 from regard.nn.projections import Projections, join_heads
@@ -115,9 +116,7 @@ class MultiHeadAttention(nn.Module):
             **placement,
         )
         width = num_heads * self.projections.d_v
-        self.output = nn.Linear(
-            width, d_model, bias=bias if output_bias is None else output_bias, **placement
-        )
+        self.output = Linear(width, d_model, bias=bias if output_bias is None else output_bias, **placement)
         self.positions = positions
         self.query_norm = norm_layer(qk_norm, self.projections.d_k, **placement) if qk_norm else None
         self.key_norm = norm_layer(qk_norm, self.projections.d_k, **placement) if qk_norm else None

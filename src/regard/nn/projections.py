@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InvalidArgument
+from regard.nn.linear import Linear, linear
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -79,10 +79,10 @@ class Projections(nn.Module):
         inputs = (d_model, self.d_key_input, self.d_value_input)
         self.is_packed = len(set(inputs)) == 1
         if self.is_packed:
-            self.packed = nn.Linear(d_model, sum(self.widths), bias=bias, **placement)
+            self.packed = Linear(d_model, sum(self.widths), bias=bias, **placement)
         else:
             self.query, self.key, self.value = (
-                nn.Linear(i, o, bias=bias, **placement) for i, o in zip(inputs, self.widths, strict=True)
+                Linear(i, o, bias=bias, **placement) for i, o in zip(inputs, self.widths, strict=True)
             )
         self.reset_parameters()
 
@@ -153,7 +153,7 @@ class Projections(nn.Module):
         """One product with the neighbouring parts first … last − 1 of the packed matrix."""
         start, stop = sum(self.widths[:first]), sum(self.widths[:last])
         bias = None if self.packed.bias is None else self.packed.bias[start:stop]
-        product = F.linear(x, self.packed.weight[start:stop], bias)
+        product = linear(x, self.packed.weight[start:stop], bias)
         return torch.split(product, self.widths[first:last], dim=-1)
 
     def extra_repr(self) -> str:

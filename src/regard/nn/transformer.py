@@ -17,6 +17,7 @@ from regard.nn.decoder import Decoder
 from regard.nn.embedding import TokenEmbedding
 from regard.nn.encoder import Encoder, placement
 from regard.nn.generation import generate
+from regard.nn.linear import Linear
 from regard.nn.positions import (
     Alibi,
     LearnedPositions,
@@ -115,7 +116,7 @@ class Transformer(nn.Module):
             Encoder(d_model, num_heads, num_encoder_layers, **inside(False)) if has_encoder else None
         )
         self.decoder = Decoder(d_model, num_heads, num_layers, cross=has_encoder, **inside(True))
-        self.output = None if tied else nn.Linear(d_model, vocab_size, bias=False, **made)
+        self.output = None if tied else Linear(d_model, vocab_size, bias=False, **made)
         if self.output is not None:
             nn.init.normal_(self.output.weight, std=0.02)
 
