@@ -202,6 +202,16 @@ def test_a_prefix_that_all_see_is_kept_as_a_rule() -> None:
     assert float(weights[:, 21].min()) > 0
 
 
+def test_what_ran_is_recorded_where_kernels_differ() -> None:
+    """Mllama's cross-attention does not say whether it is causal; PyTorch's kernel then takes it to be."""
+    model, inputs = built("mllama")
+    del inputs["cross_attention_mask"]
+    weights = regard.record(model, inputs).weights(layer=1, kind="cross")
+    assert weights.triu(1).count_nonzero() == 0
+    eager = families.build(NAMED["mllama"], "eager")
+    assert float(regard.record(eager, inputs).weights(layer=1, kind="cross").min()) > 0
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     n=st.integers(1, 12),
