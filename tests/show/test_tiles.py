@@ -58,15 +58,17 @@ def whole(tiles: Tiles, site: int, head: int, level: int, reduce: str, count: in
     reduce=st.sampled_from(["max", "mean"]),
     site=st.integers(0, 1),
     strip=st.sampled_from([50, 1 << 22]),
+    direct=st.sampled_from([0, 1, 4]),
 )
 @settings(max_examples=40, deadline=None)
 def test_the_tiles_of_a_level_are_the_pooled_matrix(
-    count: int, level: int, reduce: str, site: int, strip: int
+    count: int, level: int, reduce: str, site: int, strip: int, direct: int
 ) -> None:
     recording = recording_of(["x"] * count, causal_from=1, sharpness=1.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SIDE", 8)
         patch.setattr(module, "_STRIP", strip)
+        patch.setattr(module, "_DIRECT", direct)
         level = min(level, top_level(count, count))
         shown = whole(Tiles(recording), site, 2, level, reduce, count)
     allowed = torch.ones(count, count, dtype=torch.bool)
@@ -89,25 +91,37 @@ def test_a_tile_is_within_its_largest_pixel_by_508(sharpness: float, rows: int, 
     assert rows * columns == 1 or bool((shown.flatten()[1:] >= 0).all())
 
 
-def test_two_levels_below_are_there_once_a_tile_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quarters_of_a_large_tile_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SIDE", 8)
+    monkeypatch.setattr(module, "_DIRECT", 1)
     tiles = Tiles(recording_of(["x"] * 64))
     tiles.tile(0, 1, Place(3, 0, 0))
-    monkeypatch.setattr(Tiles, "_pyramid", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(Tiles, "_pooled", lambda *_: pytest.fail("computed again"))
     tiles.tile(0, 1, Place(2, 1, 1))
     tiles.tile(0, 1, Place(1, 3, 3))
     with pytest.raises(pytest.fail.Exception):
         tiles.tile(0, 1, Place(0, 7, 7))
 
 
+def test_a_tile_that_was_given_up_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SIDE", 8)
+    monkeypatch.setattr(module, "_DIRECT", 1)
+    tiles = Tiles(recording_of(["x"] * 64))
+    with pytest.raises(GivenUp):
+        tiles.tile(0, 0, Place(3, 0, 0), "max", lambda: len(tiles._kept) >= 5)
+    assert len(tiles._kept) == 5  # four small ones, and the quarter that they make
+    place = Place(3, 0, 0)
+    assert tiles.tile(0, 0, place) == Tiles(tiles.recording).tile(0, 0, place)
+
+
 def test_tiles_take_no_more_memory_than_allowed_and_the_oldest_go_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "SIDE", 8)
-    tiles = Tiles(recording_of(["x"] * 64), budget=5 * 68)
+    tiles = Tiles(recording_of(["x"] * 64), budget=5 * 256)
     for column in range(8):
         tiles.tile(0, 0, Place(0, 0, column))
-    assert tiles._size == sum(map(len, tiles._kept.values())) <= 5 * 68
+    assert tiles._size == sum(pixels.nbytes for pixels in tiles._kept.values()) <= 5 * 256
     assert [name[3].column for name in tiles._kept] == [3, 4, 5, 6, 7]  # type: ignore[attr-defined]
 
 

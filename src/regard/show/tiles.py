@@ -3,8 +3,9 @@
     pixel[r, c] at level z = max (or mean) of weights[r·2^z : (r+1)·2^z, c·2^z : (c+1)·2^z]
 
 A tile is computed when it is asked for, from queries and keys, strip by strip; n × n numbers are never held,
-and a tile that nobody waits for any more is given up between two strips. A large tile costs its products,
-whatever its number of pixels: so the two levels below are pooled on the way and kept for whoever zooms in.
+and a tile that nobody waits for any more is given up between two strips. A large tile is made of its four
+quarters, down to 8192 × 8192 weights, and all of them are kept: for whoever zooms in, or comes back to a tile
+that was given up.
 
     tile = step: float32 little-endian · code: uint8 (rows, columns)
     weight = (code − 1) · step, within step / 2 = largest of the tile / 508; code 0 = forbidden by the mask
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 SIDE = 256  # pixels of a tile
 LEVELS = 254
 FORBIDDEN = -1.0
-_BELOW = 2  # levels that are pooled on the way to one
+_DIRECT = 5  # the highest level whose tiles are computed from weights; those above are made of their quarters
 _STRIP = 1 << 22  # weights between two looks at whether somebody still waits
 
 Reduce = Literal["max", "mean"]
@@ -70,6 +71,13 @@ class Place:
         start = (self.row if axis == "row" else self.column) * side
         return slice(start, min(start + side, length))
 
+    def quarters(self, queries: int, keys: int) -> list[list[Place]]:
+        """The tiles of the level below that this one is made of, line by line."""
+        side = SIDE << (self.level - 1)
+        rows = [row for row in (2 * self.row, 2 * self.row + 1) if row * side < queries]
+        columns = [column for column in (2 * self.column, 2 * self.column + 1) if column * side < keys]
+        return [[Place(self.level - 1, row, column) for column in columns] for row in rows]
+
 
 def top_level(queries: int, keys: int) -> int:
     """The level at which one tile shows everything."""
@@ -82,8 +90,8 @@ class Tiles:
 
     recording: Recording
     item: int = 0
-    budget: int = 64 << 20  # bytes of tiles that are kept
-    _kept: OrderedDict[tuple[object, ...], bytes] = field(default_factory=OrderedDict, repr=False)
+    budget: int = 96 << 20  # bytes of pixels that are kept
+    _kept: OrderedDict[tuple[object, ...], Tensor] = field(default_factory=OrderedDict, repr=False)
     _size: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _work: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -96,17 +104,10 @@ class Tiles:
         """
         of = self.site(site)
         self._check(of, head, place)
-        name = (site, head, reduce, place)
-        if (found := self._find(name)) is not None:
-            return found
-        with turn(self._work, stop):
-            if (found := self._find(name)) is not None:  # pooled on the way to another
-                return found
-            encoded = b""
-            for part, pixels in self._pyramid(of, head, place, reduce, stop):  # the one asked for comes last
-                encoded = encode(pixels, of.name)
-                self._keep((site, head, reduce, part), encoded)
-        return encoded
+        if (found := self._find((site, head, reduce, place))) is None:
+            with turn(self._work, stop):
+                found = self._pixels(site, head, place, reduce, stop)
+        return encode(found, of.name)
 
     def site(self, index: int) -> Site:
         """The site at this place of the header."""
@@ -140,29 +141,32 @@ class Tiles:
         if not there:
             raise InvalidArgument(say("serve.no_such_tile", site=site.name))
 
-    def _pyramid(
-        self, site: Site, head: int, place: Place, reduce: Reduce, stop: Stop
-    ) -> Iterator[tuple[Place, Float[Tensor, "r c"]]]:
-        """The pixels of a tile, and of all tiles of the levels pooled on the way."""
-        finest = max(0, place.level - _BELOW)
-        queries, keys = self.spans(site)
-        rows, cols = place.span("row", len(queries)), place.span("column", len(keys))
-        pixels = self._pixels(
-            site, head, shifted(rows, queries.start), shifted(cols, keys.start), 1 << finest, reduce, stop
-        )
-        for level in range(finest, place.level + 1):
-            if level > finest:
-                pixels = _halved(pixels, reduce, 1 << (level - 1), rows, cols)
-            first = Place(level, place.row << (place.level - level), place.column << (place.level - level))
-            for top in range(0, pixels.shape[0], SIDE):
-                for left in range(0, pixels.shape[1], SIDE):
-                    part = Place(level, first.row + top // SIDE, first.column + left // SIDE)
-                    yield part, pixels[top : top + SIDE, left : left + SIDE]
+    def _pixels(self, site: int, head: int, place: Place, reduce: Reduce, stop: Stop) -> Float[Tensor, "r c"]:
+        """The pixels of a tile: kept ones, or those of its quarters, or pooled from weights."""
+        name = (site, head, reduce, place)
+        if (found := self._find(name)) is not None:
+            return found
+        if place.level <= _DIRECT:
+            pixels = self._pooled(self.site(site), head, place, reduce, stop)
+        else:
+            queries, keys = map(len, self.spans(self.site(site)))
+            quarters = [
+                torch.cat([self._pixels(site, head, quarter, reduce, stop) for quarter in line], dim=1)
+                for line in place.quarters(queries, keys)
+            ]
+            rows, cols = place.span("row", queries), place.span("column", keys)
+            pixels = _halved(torch.cat(quarters), reduce, 1 << (place.level - 1), rows, cols)
+        self._keep(name, pixels)
+        return pixels
 
-    def _pixels(
-        self, site: Site, head: int, rows: slice, cols: slice, block: int, reduce: Reduce, stop: Stop
+    def _pooled(
+        self, site: Site, head: int, place: Place, reduce: Reduce, stop: Stop
     ) -> Float[Tensor, "r c"]:
-        """A rectangle of weights pooled in blocks, strip by strip."""
+        """A tile from queries and keys, strip by strip."""
+        queries, keys = self.spans(site)
+        rows = shifted(place.span("row", len(queries)), queries.start)
+        cols = shifted(place.span("column", len(keys)), keys.start)
+        block = 1 << place.level
         scores = site.scores(self.item, head)
         done = []
         with torch.no_grad():
@@ -171,21 +175,20 @@ class Tiles:
                 if stop():
                     raise GivenUp
                 done.append(in_blocks(scores, strip, cols, lse, (block, block), reduce, FORBIDDEN)[0])
-        return torch.cat(done).float()
+        return torch.cat(done).float().cpu()
 
-    def _find(self, name: tuple[object, ...]) -> bytes | None:
+    def _find(self, name: tuple[object, ...]) -> Tensor | None:
         with self._lock:
             if name in self._kept:
                 self._kept.move_to_end(name)
             return self._kept.get(name)
 
-    def _keep(self, name: tuple[object, ...], tile: bytes) -> None:
+    def _keep(self, name: tuple[object, ...], pixels: Tensor) -> None:
         with self._lock:
-            self._size += len(tile) - len(self._kept.get(name, b""))
-            self._kept[name] = tile
-            self._kept.move_to_end(name)
+            self._kept[name] = pixels
+            self._size += pixels.nbytes
             while self._size > self.budget and len(self._kept) > 1:
-                self._size -= len(self._kept.popitem(last=False)[1])
+                self._size -= self._kept.popitem(last=False)[1].nbytes
 
 
 def encode(pixels: Float[Tensor, "r c"], name: str = "") -> bytes:

@@ -8,6 +8,8 @@ export interface MapDrawing {
   view: MapView
   extent: Extent
   places: Place[]
+  /** Tiles of a finer level that stand in for those of `places` that are not here yet. */
+  parts: Place[]
   top: number
   picture: Picture
   /** The weight that gets the last colour of the ramp. */
@@ -58,32 +60,54 @@ export function drawMap(
   context.beginPath()
   context.rect(0, 0, Math.min(right, extent.width), Math.min(bottom, extent.height))
   context.clip()
-  for (const place of places) {
+  const boxOf = (place: Place) => {
     const block = 2 ** place.level
     const size = tileSize(place, extent.rows, extent.columns)
     const [column, row] = [place.column * 256 * block, place.row * 256 * block]
-    const box = [x(column), y(row)] as const
-    const wide = x(column + size.columns * block) - box[0]
-    const high = y(row + size.rows * block) - box[1]
+    const [left, top] = [x(column), y(row)]
+    const box = [
+      left,
+      top,
+      x(column + size.columns * block) - left,
+      y(row + size.rows * block) - top,
+    ] as const
+    return { box, size }
+  }
+  for (const place of places) {
+    const { box, size } = boxOf(place)
     const tile = store.get(picture, place)
     if (tile) {
-      context.drawImage(images.of(tile, max, colours), ...box, wide, high)
+      context.drawImage(images.of(tile, max, colours), ...box)
       continue
     }
     context.fillStyle = drawing.panel
-    context.fillRect(...box, wide, high)
+    context.fillRect(...box)
     const above = store.above(picture, place, top)
-    if (!above) continue
-    context.clearRect(...box, wide, high)
-    const image = images.of(above.tile, max, colours)
-    const share = [(above.side * size.columns) / 256, (above.side * size.rows) / 256] as const
-    context.drawImage(image, above.x, above.y, ...share, ...box, wide, high)
+    if (above) {
+      context.clearRect(...box)
+      const share = [(above.side * size.columns) / 256, (above.side * size.rows) / 256] as const
+      context.drawImage(images.of(above.tile, max, colours), above.x, above.y, ...share, ...box)
+    }
+    context.imageSmoothingEnabled = true
+    for (const part of drawing.parts.filter((finer) => contains(place, finer))) {
+      const finer = store.get(picture, part)
+      if (!finer) continue
+      const inner = boxOf(part).box
+      context.clearRect(...inner)
+      context.drawImage(images.of(finer, max, colours), ...inner)
+    }
+    context.imageSmoothingEnabled = false
   }
   if (view.scale >= RULED) rule(context, drawing, x, y)
   context.restore()
   context.fillStyle = drawing.paper
   context.fillRect(right, 0, Math.max(0, extent.width - right), extent.height)
   context.fillRect(0, bottom, extent.width, Math.max(0, extent.height - bottom))
+}
+
+function contains(place: Place, finer: Place): boolean {
+  const factor = 2 ** (place.level - finer.level)
+  return Math.floor(finer.row / factor) === place.row && Math.floor(finer.column / factor) === place.column
 }
 
 function rule(
