@@ -81,8 +81,8 @@ def attention(
 
     Arguments:
         query, key, value: (batch, heads, length, channels), of one floating dtype. There may be fewer heads
-            of keys: query head h reads key head h // (heads / kv_heads). Values may have channels of their
-                own.
+            of keys: query head h reads key head h // (heads / kv_heads). Values may have channels of
+            their own.
         mask: who may attend to whom, True = may: a boolean tensor (q, k) or (b, h, q, k), or a rule of
             `regard.masks`.
         bias: added to the scores, (q, k) or (b, h, q, k); −∞ forbids.

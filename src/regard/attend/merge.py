@@ -35,8 +35,9 @@ def merge(*partials: Partial) -> Attended:
     Raises `InvalidArgument` if there is no part, a part has no lse, or shapes differ.
 
     >>> query, key, value = torch.randn(3, 1, 2, 10, 8).unbind()
-    >>> parts = [attention(query, key[:, :, s], value[:, :, s], return_lse=True) for s in (slice(4), slice(4,
-    10))] >>> torch.allclose(merge(*parts).output, attention(query, key, value), atol=1e-6)
+    >>> ranges = slice(0, 4), slice(4, 10)
+    >>> parts = [attention(query, key[:, :, s], value[:, :, s], return_lse=True) for s in ranges]
+    >>> torch.allclose(merge(*parts).output, attention(query, key, value), atol=1e-6)
     True
     """
     pairs = [_pair(partial) for partial in partials]
