@@ -48,7 +48,7 @@ def test_a_tile_is_the_pooled_matrix(client: TestClient, long: Any) -> None:
         expected = blocks.amax((1, 3)) if reduce == "max" else blocks.mean((1, 3))
         shown = decode(response.content, 150, 150)
         assert torch.equal(shown == -1, torch.ones(150, 150, dtype=torch.bool).triu(1))
-        assert float((shown.clamp(min=0) - expected).abs().max()) <= float(expected.max()) / 508 + 1e-6
+        assert float((shown.clamp(min=0) - expected).abs().max()) <= float(expected.max()) / 131_068 + 1e-6
 
 
 def test_rows_columns_lines_and_cells_are_the_recordings_weights(client: TestClient, long: Any) -> None:

@@ -25,7 +25,7 @@ def golden(recording: Any) -> dict[str, Any]:
     tiles = Tiles(recording)
     described = []
     for place in PLACES:
-        for reduce in REDUCES:
+        for reduce in REDUCES if place.level else REDUCES[:1]:  # one weight is its own mean
             rows = _pixels(place.span("row", COUNT), place.level)
             columns = _pixels(place.span("column", COUNT), place.level)
             encoded = tiles.tile(0, 1, place, reduce)
@@ -67,12 +67,12 @@ def test_the_golden_file_holds_what_python_computes() -> None:
     for old, new in zip(stored["tiles"], now["tiles"], strict=True):
         for key in ("level", "row", "column", "reduce", "rows", "columns"):
             assert old[key] == new[key]
-        # exp and matmul of another machine may differ in the last bits: by one level of a code at most
+        # exp and matmul of another machine may differ in the last bits
         before, after = (
             decode(base64.b64decode(tile["bytes"]), tile["rows"], tile["columns"]) for tile in (old, new)
         )
         assert torch.equal(before == -1, after == -1)
-        assert float((before - after).abs().max()) <= max(0.0, float(before.max())) / 250 + 1e-6
+        assert float((before - after).abs().max()) <= max(0.0, float(before.max())) * 1e-4 + 1e-6
 
 
 def test_the_golden_bytes_decode_to_the_pixels_beside_them() -> None:

@@ -79,7 +79,7 @@ describe('tiles on their way', () => {
         new Promise((answer, refuse) => {
           const [, , , , row, column] = path.split('?')[0]!.split('/').map(Number)
           const bytes = new Uint8Array(
-            4 + Math.min(256, 1000 - 256 * row!) * Math.min(256, 1000 - 256 * column!),
+            4 + 2 * Math.min(256, 1000 - 256 * row!) * Math.min(256, 1000 - 256 * column!),
           )
           signal.addEventListener('abort', () => refuse(new Error('aborted')))
           asked.push({ path, signal, answer: () => answer(new Response(bytes)) })
@@ -127,7 +127,7 @@ describe('tiles on their way', () => {
     expect(calls).toBe(2)
   })
   test('are stood in for by the part of a coarser one that shows the same', async () => {
-    const bytes = new Uint8Array(4 + 250 * 250)
+    const bytes = new Uint8Array(4 + 2 * 250 * 250)
     const store = new TileStore(
       async () => new Response(bytes),
       () => undefined,

@@ -140,7 +140,7 @@ describe('colours', () => {
     rows: 1,
     columns: codes.length,
     step,
-    code: Uint8Array.from(codes),
+    code: Uint16Array.from(codes),
   })
   test('end at a round number that almost all pixels stay below', () => {
     const many = Array.from({ length: 1000 }, (_, i) => (i < 5 ? 255 : 1 + (i % 20)))
@@ -156,7 +156,7 @@ describe('colours', () => {
     expect([0.011, 0.02, 0.3, 0.51, 1, 3e-5].map(roundUp)).toEqual([0.02, 0.02, 0.5, 1, 1, 5e-5])
   })
   test('forbidden pixels are transparent and weights are opaque', () => {
-    const pixels = paintTile(tile([0, 1, 255], 1 / 254), 1, ramp('#ffffff', '#000000'))
+    const pixels = paintTile(tile([0, 1, 65_535], 1 / 65_534), 1, ramp('#ffffff', '#000000'))
     expect([...pixels]).toEqual([0, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 255])
   })
 })

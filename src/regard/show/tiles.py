@@ -7,8 +7,8 @@ and a tile that nobody waits for any more is given up between two strips. A larg
 quarters, down to 8192 × 8192 weights, and all of them are kept: for whoever zooms in, or comes back to a tile
 that was given up.
 
-    tile = step: float32 little-endian · code: uint8 (rows, columns)
-    weight = (code − 1) · step, within step / 2 = largest of the tile / 508; code 0 = forbidden by the mask
+    tile = step: float32 · code: uint16 (rows, columns), both little-endian
+    weight = (code − 1) · step, within step / 2 = largest of the tile / 131068; code 0 = forbidden by the mask
 
 Reference: Williams 1983, "Pyramidal parametrics" (pictures at every power of two).
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from regard.record.site import Site
 
 SIDE = 256  # pixels of a tile
-LEVELS = 254
+LEVELS = 65_534  # two bytes: one attention sink would hide all that is ordinary behind the steps of one
 FORBIDDEN = -1.0
 _DIRECT = 5  # the highest level whose tiles are computed from weights; those above are made of their quarters
 _STRIP = 1 << 22  # weights between two looks at whether somebody still waits
@@ -197,14 +197,14 @@ def encode(pixels: Float[Tensor, "r c"], name: str = "") -> bytes:
         raise RecordingError(say("errors.not_a_number", site=name))
     step = pixels.amax().clamp(min=0) / LEVELS
     codes = (pixels / torch.where(step > 0, step, 1.0)).round_() + 1
-    codes = torch.where(pixels < 0, 0.0, codes).to(torch.uint8)
-    return struct.pack("<f", float(step)) + bytes(codes.cpu().numpy().data)
+    codes = torch.where(pixels < 0, 0.0, codes)
+    return struct.pack("<f", float(step)) + codes.cpu().numpy().astype("<u2").tobytes()
 
 
 def decode(tile: bytes, rows: int, columns: int) -> Float[Tensor, "r c"]:
     """The pixels of a tile as the page computes them; forbidden ones are −1."""
     step = torch.from_numpy(np.frombuffer(tile, "<f4", count=1).copy())
-    codes = torch.from_numpy(np.frombuffer(tile, np.uint8, offset=4).reshape(rows, columns).copy()).float()
+    codes = torch.from_numpy(np.frombuffer(tile, "<u2", offset=4).reshape(rows, columns).astype("f4"))
     return torch.where(codes == 0, FORBIDDEN, (codes - 1) * step)
 
 

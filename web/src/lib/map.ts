@@ -136,14 +136,16 @@ export interface Tile {
   rows: number
   columns: number
   step: number
-  code: Uint8Array
+  code: Uint16Array
 }
 
 /** A tile from the bytes that the application sends, or null when their number is wrong. */
 export function decodeTile(bytes: ArrayBuffer, rows: number, columns: number): Tile | null {
-  if (bytes.byteLength !== 4 + rows * columns) return null
-  const step = new DataView(bytes).getFloat32(0, true)
-  return { rows, columns, step, code: new Uint8Array(bytes, 4) }
+  if (bytes.byteLength !== 4 + 2 * rows * columns) return null
+  const view = new DataView(bytes)
+  const code = new Uint16Array(rows * columns)
+  for (let i = 0; i < code.length; i++) code[i] = view.getUint16(4 + 2 * i, true)
+  return { rows, columns, step: view.getFloat32(0, true), code }
 }
 
 /** The weight of a pixel; −1 where the mask forbids all that it stands for. */
@@ -153,6 +155,7 @@ export function pixelAt(tile: Tile, row: number, column: number): number {
 }
 
 const QUANTILE = 0.985
+const SAMPLE = 40_000
 const EPSILON = 1e-12
 
 /**
@@ -161,22 +164,18 @@ const EPSILON = 1e-12
  * no less than `least`, so that next to nothing does not look like much.
  */
 export function mapEnd(tiles: Tile[], least: number): { max: number; clipped: boolean } {
-  const counts: [number, number][] = []
-  let total = 0
+  const every = Math.ceil(tiles.reduce((sum, tile) => sum + tile.code.length, 0) / SAMPLE)
+  const sample: number[] = []
   let most = 0
   for (const { code, step } of tiles) {
-    const histogram = new Uint32Array(256)
-    for (const c of code) histogram[c]!++
-    for (let c = 1; c < 256; c++) {
-      if (!histogram[c]) continue
-      counts.push([(c - 1) * step, histogram[c]!])
-      total += histogram[c]!
-      most = Math.max(most, (c - 1) * step)
+    let largest = 0
+    for (let i = 0; i < code.length; i++) {
+      if (code[i]! > largest) largest = code[i]!
+      if (code[i]! && i % every === 0) sample.push((code[i]! - 1) * step)
     }
+    most = Math.max(most, (largest - 1) * step)
   }
-  counts.sort((a, b) => a[0] - b[0])
-  let seen = 0
-  const high = counts.find(([, count]) => (seen += count) >= QUANTILE * total)?.[0] ?? 0
+  const high = Float32Array.from(sample).sort()[Math.floor(QUANTILE * sample.length)] ?? 0
   const max = Math.min(1, roundUp(Math.max(high, least)))
   return { max, clipped: most > max }
 }
@@ -191,16 +190,15 @@ export function roundUp(value: number): number {
 
 /** The pixels of a tile as r, g, b, a; forbidden ones stay transparent. */
 export function paintTile(tile: Tile, max: number, colours: Uint8Array): Uint8ClampedArray<ArrayBuffer> {
-  const last = colours.length / 3 - 1
-  const lookup = new Uint32Array(256)
+  const count = colours.length / 3
+  const lookup = new Uint32Array(count)
   const bytes = new Uint8Array(lookup.buffer)
-  for (let code = 1; code < 256; code++) {
-    const share = max > 0 ? Math.min(1, ((code - 1) * tile.step) / max) : 0
-    bytes.set(colours.subarray(3 * Math.round(share * last)).subarray(0, 3), 4 * code)
-    bytes[4 * code + 3] = 255
-  }
+  for (let i = 0; i < count; i++) bytes.set([...colours.subarray(3 * i, 3 * i + 3), 255], 4 * i)
+  const scale = max > 0 ? ((count - 1) * tile.step) / max : 0
   const data = new Uint32Array(tile.code.length)
-  for (let i = 0; i < data.length; i++) data[i] = lookup[tile.code[i]!]!
+  tile.code.forEach((code, i) => {
+    if (code) data[i] = lookup[Math.min(count - 1, Math.round((code - 1) * scale))]!
+  })
   return new Uint8ClampedArray(data.buffer)
 }
 
