@@ -36,8 +36,8 @@ def merge(*partials: Partial) -> Attended:
 
     >>> query, key, value = torch.randn(3, 1, 2, 10, 8).unbind()
     >>> ranges = slice(0, 4), slice(4, 10)
-    >>> parts = [attention(query, key[:, :, s], value[:, :, s], return_lse=True) for s in ranges]
-    >>> torch.allclose(merge(*parts).output, attention(query, key, value), atol=1e-6)
+    >>> parts = [regard.attention(query, key[:, :, s], value[:, :, s], return_lse=True) for s in ranges]
+    >>> torch.allclose(merge(*parts).output, regard.attention(query, key, value), atol=1e-6)
     True
     """
     pairs = [_pair(partial) for partial in partials]
