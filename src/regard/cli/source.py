@@ -33,6 +33,8 @@ class Source:
     file: str | None = None
     model: str | None = None
     truncate: bool = False
+    chat: bool = False
+    generate: int | None = None
 
     def recording_file(self) -> str | None:
         """The recording that is asked for, or None when a text is."""
@@ -48,6 +50,7 @@ class Source:
     def text(self) -> tuple[str, ...]:
         """The text, or the two of a pair."""
         texts = self.texts if self.pair is None else (*self.texts, self.pair)
+        texts = tuple(_read(text) if text == "-" else text for text in texts)
         if self.file is not None:
             texts = (_read(self.file), *texts)
         if not texts:
@@ -65,6 +68,10 @@ def source_params() -> list[click.Parameter]:
         click.Option(["--file"], metavar=say("cli.metavar.file"), help=say("cli.option.file")),
         click.Option(["--model"], metavar=say("cli.metavar.model"), help=say("cli.option.model")),
         click.Option(["--truncate"], is_flag=True, help=say("cli.option.truncate")),
+        click.Option(["--chat"], is_flag=True, help=say("cli.option.chat")),
+        click.Option(
+            ["--generate"], type=click.IntRange(min=1), metavar="N", help=say("cli.option.generate")
+        ),
         lang_option(),
     ]
 
@@ -106,7 +113,10 @@ def recorded(source: Source) -> tuple[Recording, Subject | None]:
     subject = loaded(source.model or DEFAULT_MODEL)
     import regard
 
-    return regard.record(subject, *texts, truncate=source.truncate), subject
+    recording = regard.record(
+        subject, *texts, truncate=source.truncate, chat=source.chat, generate=source.generate
+    )
+    return recording, subject
 
 
 def loaded(name: str) -> Subject:

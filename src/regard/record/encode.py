@@ -35,14 +35,16 @@ def encode(
     *,
     truncate: bool,
     padding: Literal["left", "right"],
+    template: bool = False,
 ) -> Encoded:
-    """Tokens of one text, of a pair, or of several as a batch."""
+    """Tokens of one text, of a pair, or of several as a batch; text from a `template` has its marks."""
     texts, pairs = _checked(text, pair)
     if padding not in ("left", "right"):
         raise InvalidArgument(f"padding must be 'left' or 'right'; got {padding!r}.")
     limit = limit_of(model, tokenizer)
     fast = bool(getattr(tokenizer, "is_fast", False))
     wanted = {"return_offsets_mapping": fast, "return_attention_mask": True, "verbose": False}
+    wanted["add_special_tokens"] = not template
     encoding = tokenizer(texts, pairs, **wanted)
     longest = max(len(ids) for ids in encoding["input_ids"])
     truncated = limit is not None and longest > limit
@@ -140,3 +142,18 @@ def _padded(
 
 def _column(encoding: Any, name: str, item: int) -> list[int] | None:
     return encoding[name][item] if name in encoding else None
+
+
+def as_messages(tokenizer: Any, name: str, text: str | Sequence[str], *, answer: bool) -> list[str]:
+    """Each text as what a user says, in a chat template; with `answer`, the model is next to speak."""
+    if not getattr(tokenizer, "chat_template", None):
+        raise InvalidArgument(say("errors.no_chat_template", name=name))
+    texts, _ = _checked(text, None)
+    return [
+        str(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": one}], tokenize=False, add_generation_prompt=answer
+            )
+        )
+        for one in texts
+    ]

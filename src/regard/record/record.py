@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.errors import InvalidArgument, TooLong
 from regard.models.loading import Subject
 from regard.record import proof
-from regard.record.encode import device_of, encode, limit_of
+from regard.record.encode import as_messages, device_of, encode, limit_of
 from regard.record.recorder import Recorder
 from regard.record.recording import Recording
 from regard.words import say
@@ -25,7 +25,9 @@ def record(
     *,
     tokenizer: Any = None,
     truncate: bool = False,
-    padding: Literal["left", "right"] = "right",
+    padding: Literal["left", "right"] | None = None,
+    generate: int | Mapping[str, Any] | None = None,
+    chat: bool = False,
     rows: int = proof.ROWS,
     seed: int = 0,
 ) -> Recording:
@@ -39,7 +41,10 @@ def record(
             of tensors by name.
         pair: the second text of a sentence pair, or one for each text.
         truncate: cut what is longer than the model takes, instead of raising `TooLong`.
-        padding: the side on which shorter texts of a batch are filled up.
+        padding: the side on which shorter texts of a batch are filled up; "right", or "left" to generate.
+        generate: how many tokens the model may write after the text, each the likeliest; or the options of
+            its `generate`. Every token that it reads is a row, so the last one written is none.
+        chat: put the text to the model as a message, in its chat template.
         rows: query positions of each site whose output is recomputed and compared (the proof); 0 for none.
         seed: which random ones.
 
@@ -55,6 +60,7 @@ def record(
     """
     recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed)
     subject = recorder.subject
+    options = _generation(subject, generate)
     tensors: dict[str, Tensor] = {}
     positional: tuple[Tensor, ...] = ()
     if isinstance(inputs, Mapping):
@@ -68,12 +74,34 @@ def record(
         )
     else:
         text: Any = inputs  # checked there
-        encoded = encode(subject.model, subject.tokenizer, text, pair, truncate=truncate, padding=padding)
+        if chat:
+            text = as_messages(subject.tokenizer, subject.name, text, answer=options is not None)
+        side = padding or ("right" if options is None else "left")
+        encoded = encode(
+            subject.model, subject.tokenizer, text, pair, truncate=truncate, padding=side, template=chat
+        )
         tensors = encoded.inputs
         recorder.prepared = encoded.prepared
     with torch.no_grad(), _evaluating(subject.model), recorder:
-        subject.model(*positional, **tensors)
+        if options is None:
+            subject.model(*positional, **tensors)
+        else:
+            model_generate: Any = subject.model.generate
+            model_generate(*positional, **tensors, **options)
     return recorder.recording
+
+
+def _generation(subject: Subject, generate: int | Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The options of the model's `generate`; None for a plain call."""
+    if generate is None:
+        return None
+    if not callable(getattr(subject.model, "generate", None)):
+        raise InvalidArgument(say("errors.cannot_generate", name=subject.name))
+    if isinstance(generate, Mapping):
+        return dict(generate)
+    if isinstance(generate, bool) or not isinstance(generate, int) or generate < 1:
+        raise InvalidArgument(f"generate must be a number of tokens, at least 1; got {generate!r}.")
+    return {"max_new_tokens": generate, "do_sample": False}
 
 
 def _checked_tensors(model: nn.Module, inputs: Mapping[str, Tensor], pair: object) -> dict[str, Tensor]:
