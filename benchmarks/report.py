@@ -55,23 +55,28 @@ class Ratio:
 
 
 def paired(
-    baseline: Callable[[], object], candidate: Callable[[], object], *, rounds: int = 15, repeat: int = 1
+    baseline: Callable[[], object],
+    candidate: Callable[[], object],
+    *,
+    rounds: int = 15,
+    repeat: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Ratio:
     """The median over rounds of time(candidate) / time(baseline); the order within a round alternates.
 
-    Other work on the machine disturbs both halves of a round alike, which a ratio of two medians would
-    not see.
+    Other work on the machine disturbs both halves of a round alike, which a ratio of two medians would not
+    see. With one thread, `clock=time.process_time` counts only the seconds in which this process ran.
     """
     baseline()
     candidate()
     ratios, times = [], []
     for i in range(rounds):
         if i % 2:
-            above = _seconds(candidate, repeat)
-            below = _seconds(baseline, repeat)
+            above = _seconds(candidate, repeat, clock)
+            below = _seconds(baseline, repeat, clock)
         else:
-            below = _seconds(baseline, repeat)
-            above = _seconds(candidate, repeat)
+            below = _seconds(baseline, repeat, clock)
+            above = _seconds(candidate, repeat, clock)
         ratios.append(above / below)
         times.append(below / repeat)
     low, median, high = statistics.quantiles(ratios, n=4)
@@ -144,8 +149,8 @@ def _cpu() -> str:
     return platform.processor()
 
 
-def _seconds(work: Callable[[], object], repeat: int) -> float:
-    start = time.perf_counter()
+def _seconds(work: Callable[[], object], repeat: int, clock: Callable[[], float]) -> float:
+    start = clock()
     for _ in range(repeat):
         work()
-    return time.perf_counter() - start
+    return clock() - start
