@@ -32,6 +32,7 @@ def test_the_links_find_room(visit: Open, link: str, width: int) -> None:
         page = visit(link.replace("/?", f"/{name}?") + "#lang=fr", width=width, ready=ready)
         assert page.locator(".page-nav a").count() == 3
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert width < 1280 or page.locator(".page-header").bounding_box()["height"] < 56, name
 
 
 def test_a_file_shows_no_links_that_lead_nowhere(explorer: Open, lesson: Open) -> None:
