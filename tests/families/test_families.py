@@ -15,8 +15,12 @@ import transformers
 import families
 import families_table
 from families import Family, Outcome
+from regard.attend.tiles import Scores
+from regard.record import assemble
+from regard.record.unseen import Unseen
 
 ALL = families.families()
+NAMED = {family.name: family for family in ALL}
 
 
 @pytest.fixture(scope="session")
@@ -38,10 +42,31 @@ def one_thread() -> Iterator[None]:
 def test_recorded_weights_equal_eager_or_the_model_is_refused(
     family: Family, outcomes: dict[str, Outcome]
 ) -> None:
-    outcome = families.outcome(family)
+    try:
+        outcome = families.outcome(family)
+    except Exception:
+        if families_table.committed()[0] != transformers.__version__:
+            pytest.skip("this version of transformers builds the family in another way, or not at all")
+        raise
     outcomes[family.name] = outcome
     assert outcome.verdict in ("recorded", "in part", "refused"), outcome.reason
     assert outcome.verdict == "recorded" or len(outcome.reason) > 20
+
+
+def test_a_recording_that_is_slightly_off_is_called_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Scores.weights
+    monkeypatch.setattr(Scores, "weights", lambda *args: right(*args) * (1 + 1e-4))
+    outcome = families.outcome(NAMED["llama"])
+    assert outcome.verdict == "wrong"
+    assert "weights differ by" in outcome.reason
+
+
+def test_an_attention_that_is_left_out_in_silence_is_called_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assemble, "_looks", lambda heard: [[one] for one in heard[:-1]])
+    monkeypatch.setattr(Unseen, "notes", lambda self: ())
+    outcome = families.outcome(NAMED["llama"])
+    assert outcome.verdict == "wrong"
+    assert outcome.reason == "attentions missing without a word: 1"
 
 
 def test_at_least_sixty_families_of_every_kind_are_tried() -> None:

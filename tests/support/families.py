@@ -262,7 +262,7 @@ def outcome(family: Family) -> Outcome:
     if missing < 0:
         reasons.append(f"{-missing} sites more than attentions that ran")
     if missing > 0 and not any(note.startswith(_SAYS_WHAT_IS_MISSING) for note in notes):
-        reasons.append(f"{missing} attentions are missing without a word")
+        reasons.append(f"attentions missing without a word: {missing}")
     kinds = Counter(site.kind for site in recording.sites)
     return Outcome(
         family,
