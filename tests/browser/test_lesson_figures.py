@@ -148,6 +148,25 @@ def test_chapter_10_attention_reads_the_text_and_memory_what_was_read_before(les
     assert page.get_by_label("Your text").input_value() == "moon shines . moon shines"
 
 
+def test_chapter_7_the_grid_of_heads_is_one_stop_of_the_tab_key_and_arrows_walk_in_it(lesson: Open) -> None:
+    page = lesson(7)
+    page.get_by_role("button", name="the same word elsewhere").focus()
+    page.keyboard.press("Tab")
+    head = page.locator(".grid button:focus")
+    assert head.get_attribute("aria-label").startswith("layer 0, head 2")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowLeft")
+    assert head.get_attribute("aria-label").startswith("layer 1, head 1")
+    assert head.get_attribute("aria-pressed") == "true"
+    for _ in range(5):
+        page.keyboard.press("Tab")
+    assert page.locator(".asks button:focus").inner_text() == "[CLS]"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    spoken = page.locator(".answers li").all_inner_texts()
+    assert sum(int(re.findall(r"(\d+)%", word)[0]) for word in spoken) == pytest.approx(100, abs=8)
+
+
 # What was set stays when the language changes.
 
 
