@@ -243,6 +243,7 @@ def test_a_recording_this_long_is_not_exported_but_its_pictures_are(visit: Open,
         page.get_by_test_id("save-svg").click()
     svg = Path(download.value.path()).read_text(encoding="utf-8")
     assert svg.count("<image ") == 1
+    assert ">1000</text>" in svg  # a position along the map
     assert len(svg) < 2_000_000
     with page.expect_download():
         page.get_by_test_id("save-png").click()

@@ -63,6 +63,12 @@ export function weight(value: number): string {
   return number(value, value > 0 && value < 0.01 ? 3 : 2)
 }
 
+/** A weight where very small ones count: four decimals, and powers of ten below 0.001. */
+export function fine(value: number): string {
+  if (value === 0 || value >= 0.1) return weight(value)
+  return value >= 0.001 ? number(value, 4) : scientific(value)
+}
+
 /** A share as people write it: 61 % (with the space of French typography in French). */
 export function percent(share: number): string {
   return formatter('percent', { style: 'percent', maximumFractionDigits: 0 }).format(share)

@@ -117,7 +117,7 @@ export function meanOf(values: number[]): number {
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : 0
 }
 
-const THRESHOLDS = [0.3, 0.2, 0.1, 0.05, 0.02, 0.01]
+const THRESHOLDS = [0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001]
 
 /** A threshold that leaves about half as many lines as there are rows and heads, judged by some lines. */
 export function startMin(lines: Line[], heads: number): number {

@@ -18,7 +18,7 @@ import type { Token } from '../../lib/tokens'
 
 const PAUSE = 60
 const KEPT = 40
-const FAINT = 0.01
+const FAINT = [0.01, 0.001]
 
 export class Long {
   readonly fetch: Fetch
@@ -120,7 +120,9 @@ export class Long {
 
   /** Weights below this draw no line, unless the reader says otherwise: little is left out of what one token reads. */
   min(focus: Token | null, sight: [number, number]): number {
-    return focus ? FAINT : startMin(this.linesInSight(sight, null, 0), this.heads)
+    if (!focus) return startMin(this.linesInSight(sight, null, 0), this.heads)
+    const most = this.knows(focus) ? Math.max(...this.around!.weights.flat()) : 1
+    return FAINT.find((min) => min <= most) ?? 0
   }
 
   /** The strongest known lines of the queries in sight, the weakest first. */
