@@ -131,6 +131,15 @@ def test_on_paper_the_answers_are_open_the_controls_gone_and_the_page_light(less
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
 
 
+def test_on_paper_a_figure_says_what_was_chosen(lesson: Open) -> None:
+    page = lesson(5)
+    page.emulate_media(media="print")
+    assert page.get_by_role("button", name="causal").is_visible()
+    assert page.get_by_role("button", name="the sentence").is_visible()
+    assert not page.get_by_role("button", name="BigBird").is_visible()
+    assert page.evaluate("getComputedStyle(document.querySelector('.reach li')).printColorAdjust") == "exact"
+
+
 def test_the_wheel_ships_what_the_lessons_need() -> None:
     shipped = files("regard").joinpath("lessons")
     assert shipped.joinpath("example.json").is_file()
