@@ -199,6 +199,7 @@ def truth(family: Family, inputs: dict[str, Tensor]) -> Truth:
     """Run the eager copy."""
     model = build(family, "eager")
     found = Truth()
+    torch.manual_seed(3)  # some models choose patches at random
     with torch.no_grad(), _listening(found, model), _Softmaxes(found):
         model(**inputs)
     return found
@@ -252,6 +253,7 @@ def outcome(family: Family) -> Outcome:
         model = build(family)
         inputs = inputs_of(family, model)
         found = truth(family, inputs)
+        torch.manual_seed(3)
         try:
             recording = regard.record(model, inputs)
         except RecordingError as error:
