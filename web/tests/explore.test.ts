@@ -253,6 +253,23 @@ test('variance of q·k grows as d_k, and the unscaled softmax saturates', () => 
   expect(scaled.gradient).toBeGreaterThan(0.4)
 })
 
+test('the longest name stays inside, wherever its point is', () => {
+  const name = 'w'.repeat(14)
+  for (const at of [
+    [5, 220],
+    [220, 220],
+    [435, 3],
+    [2, 437],
+  ] as Point[]) {
+    const [label] = placeLabels([at], [name], 440)
+    const width = name.length * 8.2 + 4
+    const left = label!.x - { start: 0, middle: width / 2, end: width }[label!.anchor]
+    expect(left).toBeGreaterThanOrEqual(-1e-9)
+    expect(left + width).toBeLessThanOrEqual(440 + 1e-9)
+    expect(label!.y).toBeLessThanOrEqual(437)
+  }
+})
+
 test('the names of the example lie neither on each other nor outside', () => {
   const distinct = [...new Set(fr.words)]
   const at = distinct.map((word): Point => {

@@ -1,5 +1,5 @@
 // Where to write the names of points so that they do not lie on each other: each name takes the best of eight places
-// around its point, in the order of the points.
+// around its point, in the order of the points, and is pushed inside where it would still stick out.
 import type { Point } from './plane'
 
 export interface Label {
@@ -18,6 +18,10 @@ interface Box {
 const overlap = (a: Box, b: Box): number =>
   Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) *
   Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top))
+
+/** How far to push what reaches from `from` to `to` so that it lies between 0 and `side`; the beginning goes first. */
+const inward = (from: number, to: number, side: number): number =>
+  from < 0 ? -from : to > side ? Math.max(side - to, -from) : 0
 
 /** Places for `names` at `points` (pixels, y downwards) in a square of side `side`; `gap` is the distance from a point. */
 export function placeLabels(
@@ -61,7 +65,10 @@ export function placeLabels(
         )
       if (!best || cost < best.cost) best = { cost, label: { x: lx, y: ly, anchor }, box }
     }
-    if (names[i] !== '') taken.push(best!.box)
-    return best!.label
+    const { label, box } = best!
+    const [dx, dy] = [inward(box.left, box.right, side), inward(box.top, box.bottom, side)]
+    if (names[i] !== '')
+      taken.push({ left: box.left + dx, right: box.right + dx, top: box.top + dy, bottom: box.bottom + dy })
+    return { ...label, x: label.x + dx, y: label.y + dy }
   })
 }
