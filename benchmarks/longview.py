@@ -32,7 +32,7 @@ ROUNDS = 5
 SHOWN = """
 (most) => new Promise((done) => {
   const look = () => {
-    const { level, missing } = document.querySelector('[data-testid="map-board"]').dataset
+    const { level, missing } = document.querySelector('[data-testid="map-board"]')?.dataset ?? {}
     if (level === '5' && Number(missing) <= most) done()
     else requestAnimationFrame(look)
   }
