@@ -89,6 +89,13 @@ def test_a_long_list_is_cut_and_says_so() -> None:
     assert unseen(model, mixers(model, 0)).notes()[0].endswith("c (OddAttention); d (OddAttention); ….")
 
 
-@pytest.mark.parametrize(("module", "expected"), [(OddAttention(), True), (Model(DeltaNet()), False)])
+class AttentionMask(nn.Module):
+    """Serves one, and is none."""
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [(OddAttention(), True), (Model(DeltaNet()), False), (Model(AttentionMask()), False)],
+)
 def test_a_model_has_attention_when_a_module_is_called_so(module: nn.Module, expected: bool) -> None:
     assert has_attention(module) is expected

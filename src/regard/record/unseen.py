@@ -16,7 +16,9 @@ from torch import nn
 
 from regard.words import say
 
-_ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
+_ATTENTION = re.compile(
+    r"(?:attention|attn)(?!.*(?:structure|output|mask|bias|norm|embeddings?)$)", re.IGNORECASE
+)
 _SHOWN = 4
 
 
