@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeGuard
 import torch
 from torch import Tensor, nn
 
-from regard.errors import InvalidArgument, TooLong
+from regard.errors import InvalidArgument, NothingToRecord, TooLong
 from regard.models.loading import Subject
-from regard.record import proof
+from regard.record import proof, returned
 from regard.record.encode import as_messages, device_of, encode, limit_of
 from regard.record.recorder import Recorder
 from regard.record.recording import Recording
@@ -32,6 +32,9 @@ def record(
     seed: int = 0,
 ) -> Recording:
     """Run a model once and record all its attentions.
+
+    A model in which no attention can be watched (a softmax of its own) is run again and asked for its
+    weights.
 
     The model runs in evaluation mode, without gradients, with its own kernels; how it was set is restored.
 
@@ -82,12 +85,18 @@ def record(
         )
         tensors = encoded.inputs
         recorder.prepared = encoded.prepared
-    with torch.no_grad(), _evaluating(subject.model), recorder:
-        if options is None:
-            subject.model(*positional, **tensors)
-        else:
-            model_generate: Any = subject.model.generate
-            model_generate(*positional, **tensors, **options)
+    with torch.no_grad(), _evaluating(subject.model):
+        try:
+            with recorder:
+                if options is None:
+                    subject.model(*positional, **tensors)
+                else:
+                    model_generate: Any = subject.model.generate
+                    model_generate(*positional, **tensors, **options)
+        except NothingToRecord:
+            if options is not None or recorder.heard_anything or not returned.can_be_asked(subject.model):
+                raise
+            return returned.ask(subject, positional, tensors, recorder.prepared)
     return recorder.recording
 
 

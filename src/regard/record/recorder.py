@@ -76,6 +76,7 @@ class Recorder:
         self._generation: _Generation | None = None
         self._made: tuple[Run, weakref.ref[Any]] | None = None  # a run, and the cache that it made
         self._changed = ExitStack()
+        self.heard_anything = False
         self.prepared: Prepared | None = None  # what `record` knows of the tokens
 
     @property
@@ -117,10 +118,12 @@ class Recorder:
         if kind is not None:
             return
         if self._not_understood is not None:
+            self.heard_anything = True
             raise NothingToRecord(
                 say("errors.not_understood", model=self.subject.name, reason=self._not_understood)
             )
-        if all(run.empty for run in runs):
+        self.heard_anything = not all(run.empty for run in runs)
+        if not self.heard_anything:
             key = "errors.nothing_to_record" if has_attention(self.subject.model) else "errors.no_attention"
             raise NothingToRecord(say(key, model=type(self.subject.model).__name__))
         self._recordings = tuple(self._assembled([run for run in runs if not run.empty]))
