@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from by_hand import recording_of
 from long_text import long_recording
+from regard.record.recording import Recording
 from regard.serve.session import Session
 from regard.show.payload import Payload
 from running import running
@@ -305,6 +307,26 @@ def test_a_failing_part_is_said_and_can_be_asked_for_again(visit: Open, long_lin
     failing = False
     page.get_by_test_id("map-failure").get_by_role("button").click()
     settled(page)
+
+
+def test_short_and_long_attentions_of_one_model_stand_side_by_side(visit: Open) -> None:
+    short, long = recording_of(["a", "b", "c"], layers=1), recording_of(["x"] * 1100, causal_from=0, layers=1)
+    site = replace(long.sites[0], name="decoder", queries="long", keys="long")
+    both = Recording(
+        (short.sites[0], site), {**short.sequences, "long": long.sequences["text"]}, short.provenance
+    )
+    session = Session()
+    session.show(both)
+    with running(session) as door:
+        page = visit(door.link())
+        page.get_by_test_id("board").wait_for()
+        page.get_by_test_id("kind-causal").click()
+        settled(page)
+        page.get_by_test_id("kind-self").click()
+        page.get_by_test_id("board").wait_for()
+        assert page.get_by_test_id("map-board").count() == 0
+        page.go_back()
+        settled(page)
 
 
 def test_a_learned_sink_is_a_column_of_its_own(visit: Open) -> None:

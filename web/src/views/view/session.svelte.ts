@@ -193,7 +193,9 @@ export class Session {
 
   /** Decode the layers before and after in a quiet moment, so that stepping through them is immediate. */
   private prepareNeighbours(index: number): void {
-    const near = this.siblings.filter((s) => s.index !== index && Math.abs(s.index - index) <= 1)
+    const near = this.siblings.filter(
+      (s) => s.index !== index && Math.abs(s.index - index) <= 1 && !s.site.tiled,
+    )
     const later = window.requestIdleCallback ?? ((work: () => void) => setTimeout(work, 200))
     later(() => near.forEach((s) => void this.layers.get(s.index).catch(() => undefined)))
   }
