@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeGuard
 
@@ -13,6 +13,7 @@ from regard.errors import InvalidArgument, NothingToRecord, TooLong
 from regard.models.loading import Subject
 from regard.record import proof, returned
 from regard.record.encode import as_messages, device_of, encode, limit_of
+from regard.record.keeping import Keep
 from regard.record.recorder import Recorder
 from regard.record.recording import Recording
 from regard.words import say
@@ -28,6 +29,10 @@ def record(
     padding: Literal["left", "right"] | None = None,
     generate: int | Mapping[str, Any] | None = None,
     chat: bool = False,
+    layers: Collection[int] | None = None,
+    kinds: Collection[str] | None = None,
+    keep: Literal["qk", "weights"] = "qk",
+    dtype: torch.dtype | None = None,
     rows: int = proof.ROWS,
     seed: int = 0,
 ) -> Recording:
@@ -48,6 +53,9 @@ def record(
         generate: how many tokens the model may write after the text, each the likeliest; or the options of
             its `generate`. Every token that it reads is a row, so the last one written is none.
         chat: put the text to the model as a message, in its chat template.
+        layers, kinds: which attentions are kept; all by default.
+        keep: "qk", queries and keys, from which every weight follows; or "weights", n · n numbers a head.
+        dtype: number type of what is kept, such as torch.float16; the recording says what it costs.
         rows: query positions of each site whose output is recomputed and compared (the proof); 0 for none.
         seed: which random ones.
 
@@ -61,7 +69,8 @@ def record(
     >>> recording.weights(layer=2, head=5).shape                            # doctest: +SKIP
     torch.Size([6, 6])
     """
-    recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed)
+    choice: dict[str, Any] = {"layers": layers, "kinds": kinds, "keep": keep, "dtype": dtype}
+    recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed, **choice)
     subject = recorder.subject
     options = _generation(subject, generate)
     tensors: dict[str, Tensor] = {}
@@ -96,7 +105,8 @@ def record(
         except NothingToRecord:
             if options is not None or recorder.heard_anything or not returned.can_be_asked(subject.model):
                 raise
-            return returned.ask(subject, positional, tensors, recorder.prepared)
+            whole = returned.ask(subject, positional, tensors, recorder.prepared)
+            return Keep(keep, layers, kinds, dtype).of(whole)
     return recorder.recording
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from regard.record import intercept, interface, proof, watch
 from regard.record.assemble import Heard, Part, Run, assemble, join, parts_of
 from regard.record.call import Call, NotUnderstood, understand
 from regard.record.generation import Chain, cache_in, cached_tokens
+from regard.record.keeping import Keep
 from regard.record.layers import kind_of
 from regard.record.recording import Recording
 from regard.record.sequences import Prepared
@@ -44,6 +45,9 @@ class Recorder:
         any_thread: hear calls from every thread, as when `generate` runs in a thread of its own.
         sequence: which of the sequences that `generate` returns for each item is recorded: 0 is the best
         beam.
+        layers, kinds: which attentions are kept after the block; all by default.
+        keep: "qk", queries and keys, from which every weight follows; or "weights", n · n numbers a head.
+        dtype: number type of what is kept, such as torch.float16; the recording says what it costs.
 
     >>> with regard.Recorder(model) as recorder:  # doctest: +SKIP
     ...     model(**inputs)
@@ -60,6 +64,10 @@ class Recorder:
         seed: int = 0,
         any_thread: bool = False,
         sequence: int = 0,
+        layers: Collection[int] | None = None,
+        kinds: Collection[str] | None = None,
+        keep: Literal["qk", "weights"] = "qk",
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.subject = model if isinstance(model, Subject) else _as_subject(model, tokenizer)
         if rows < 0:
@@ -73,6 +81,7 @@ class Recorder:
         self._not_understood: str | None = None
         self._entered = self._running = False
         self._sequence = sequence
+        self._keep = Keep(keep, layers, kinds, dtype)
         self._generation: _Generation | None = None
         self._made: tuple[Run, weakref.ref[Any]] | None = None  # a run, and the cache that it made
         self._changed = ExitStack()
@@ -126,7 +135,8 @@ class Recorder:
         if not self.heard_anything:
             key = "errors.nothing_to_record" if has_attention(self.subject.model) else "errors.no_attention"
             raise NothingToRecord(say(key, model=type(self.subject.model).__name__))
-        self._recordings = tuple(self._assembled([run for run in runs if not run.empty]))
+        made = self._assembled([run for run in runs if not run.empty])
+        self._recordings = tuple(map(self._keep.of, made))
 
     def watches(self, module: nn.Module) -> bool:
         """Whether calls of this module are recorded. Part of `interface.Listener`."""
