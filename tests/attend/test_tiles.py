@@ -183,6 +183,7 @@ def test_tiles_beyond_the_diagonal_are_not_computed(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(tiles, "TILE", 64 * 64)
     monkeypatch.setattr(tiles, "_TILE_ROWS", 64)
+    monkeypatch.setattr(tiles, "_TILE_COLUMNS", 64)
     monkeypatch.setattr(Scores, "_products", counted)
     scores = Scores(random(1, 1024, 4), random(1, 1024, 4), 1.0, mask=masks.causal())
     pooled(scores, slice(0, 1024), slice(0, 1024), torch.zeros(1, 1024), 256, "max")

@@ -238,7 +238,7 @@ def test_what_cannot_be_recorded_is_one_sentence_and_the_old_view_stays(visit: O
         page.get_by_test_id("text-a").fill("chat " * 600)
         page.get_by_test_id("record").click()
         page.get_by_test_id("cut").wait_for()
-        assert "512" in error.inner_text()
+        assert "le modèle en accepte 512. Raccourcissez-le, ou laissez-le couper." in error.inner_text()
         assert tokens(page) == ["[CLS]", "one", "two", ".", "[SEP]"]
         page.get_by_test_id("cut").click()
         page.locator("#query-20").wait_for()
