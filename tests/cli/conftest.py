@@ -59,8 +59,11 @@ def model(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
             raise regard.errors.UnknownModel("There is no model nowhere.")
         return SimpleNamespace(name=name)
 
-    def record(subject: Any, *texts: str, truncate: bool = False) -> Any:
-        calls.append((subject.name, *texts, truncate))
+    def record(
+        subject: Any, *texts: str, truncate: bool = False, chat: bool = False, generate: int | None = None
+    ) -> Any:
+        asked = {"chat": chat, "generate": generate}
+        calls.append((subject.name, *texts, truncate, *(item for item in asked.items() if item[1])))
         return recording_of(" ".join(texts).split())
 
     monkeypatch.setattr(regard, "load", load, raising=False)

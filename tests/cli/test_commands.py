@@ -59,12 +59,24 @@ def test_text_comes_from_arguments_pair_file_or_standard_input(
     assert say_to("record", "--file", str(file), *out).status == 0
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from a pipe\n")))
     assert say_to("record", "--file", "-", "--model", "other", *out).status == 0
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from a pipe too\n")))
+    assert say_to("record", "-", *out).status == 0
+    assert model.pop() == ("minilm", "from a pipe too", False)
     assert model == [
         ("minilm", "a b", "c d", False),
         ("minilm", "a b", "c d", True),
         ("minilm", "une ligne\nune autre", False),
         ("other", "from a pipe", False),
     ]
+
+
+def test_a_model_may_chat_and_generate(say_to: Run, model: Calls, tmp_path: Path) -> None:
+    out = ("-o", str(tmp_path / "x.regard"))
+    assert say_to("record", "a b", "--model", "smollm2", "--chat", "--generate", "40", *out).status == 0
+    assert model == [("smollm2", "a b", False, ("chat", True), ("generate", 40))]
+    said = say_to("record", "a b", "--generate", "0", *out)
+    assert said.status == 2
+    assert "generate" in said.err
 
 
 def test_texts_that_cannot_be_are_refused_before_a_model_is_loaded(
