@@ -77,7 +77,7 @@ def test_padding_is_dropped_and_rectangles_overviews_and_files_work(tmp_path: Pa
     assert again.provenance.doors == ("returned",)
 
 
-class Pretending(nn.Module):
+class PretendingAttention(nn.Module):
     """A model that returns `attentions`, whatever they are."""
 
     def __init__(self, *attentions: Any) -> None:
@@ -92,20 +92,20 @@ class Pretending(nn.Module):
 def test_rows_that_are_no_weights_are_refused() -> None:
     half = torch.full((1, 2, 3, 3), 1 / 6)
     with pytest.raises(UnfaithfulRecording, match=r"rows that are no weights \(a sum is 1.5"):
-        regard.record(Pretending(half), torch.zeros(1, 3))
+        regard.record(PretendingAttention(half), torch.zeros(1, 3))
     with pytest.raises(UnfaithfulRecording, match="no weights"):
-        regard.record(Pretending(torch.eye(3).expand(1, 1, 3, 3) * 2 - 1 / 3), torch.zeros(1, 3))
+        regard.record(PretendingAttention(torch.eye(3).expand(1, 1, 3, 3) * 2 - 1 / 3), torch.zeros(1, 3))
 
 
 @pytest.mark.parametrize("windowed", [torch.full((1, 2, 6, 3), 1 / 3), torch.full((2, 6, 6), 1 / 6)])
 def test_what_is_not_of_all_pairs_is_refused(windowed: Tensor) -> None:
     with pytest.raises(NothingToRecord, match="not the weights of all pairs"):
-        regard.record(Pretending(windowed), torch.zeros(1, 6))
+        regard.record(PretendingAttention(windowed), torch.zeros(1, 6))
 
 
 def test_a_model_that_returns_nothing_is_refused() -> None:
-    with pytest.raises(NothingToRecord, match="No attention of Pretending was seen"):
-        regard.record(Pretending(), torch.zeros(1, 6))
+    with pytest.raises(NothingToRecord, match="No attention of PretendingAttention was seen"):
+        regard.record(PretendingAttention(), torch.zeros(1, 6))
 
 
 def test_compressed_attention_that_sums_to_one_is_refused_by_its_name() -> None:

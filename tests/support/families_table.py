@@ -31,6 +31,9 @@ configuration (tests/families), run once, and its recorded weights were compared
 that ran with `attn_implementation="eager"`. In batches the second item is padded: on the right for encoders,
 on the left for decoders. The tests write this page: `REGARD_FAMILIES=write pytest tests/families`.
 
+Doors: *interface* is Hugging Face's attention interface, *torch* PyTorch's attention function; *returned* are
+weights as the model itself returns them when asked, where nothing can be recomputed.
+
 | outcome | families | meaning |
 | --- | --- | --- |
 | recorded | {recorded} | every attention that ran is a site, every weight within 1e-5 of the model's own |

@@ -27,6 +27,7 @@ from regard.record import pieces
 from regard.record.assemble import Heard, Part, join
 from regard.record.recording import Recording
 from regard.record.sequences import Prepared
+from regard.record.unseen import has_attention
 from regard.words import say
 
 _SOMETHING_ELSE = frozenset({"longformer", "led", "nystromformer", "yoso", "mra", "reformer", "rwkv"})
@@ -39,7 +40,7 @@ def can_be_asked(model: nn.Module) -> bool:
     config = getattr(model, "config", None)
     if not hasattr(config, "output_attentions"):
         return False
-    return getattr(config, "model_type", "") not in _SOMETHING_ELSE
+    return getattr(config, "model_type", "") not in _SOMETHING_ELSE and has_attention(model)
 
 
 def ask(
@@ -58,8 +59,7 @@ def ask(
     names = {tensor.untyped_storage().data_ptr(): name for name, tensor in reversed(outputs)}
     parts = [
         _part(subject.model, names.get(weights.untyped_storage().data_ptr(), ""), field, weights)
-        for field, value in vars(result).items()
-        if "attentions" in field
+        for field, value in _fields(result)
         for weights in _tensors(value)
     ]
     if not parts:
@@ -87,6 +87,15 @@ def _hearing(model: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _fields(result: Any) -> Iterator[tuple[str, Any]]:
+    """The fields that hold weights, also those of results within the result (the two towers of BLIP)."""
+    for field, value in vars(result).items():
+        if "attentions" in field:
+            yield field, value
+        elif hasattr(value, "to_tuple"):
+            yield from _fields(value)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
