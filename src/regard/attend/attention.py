@@ -155,6 +155,6 @@ def attend(problem: Problem) -> Attended:
     if not (problem.causal or problem.hides):  # every query sees every key
         return result
     observable = kind == "cpu" and type(result.output) is Tensor and not compiled_or_transformed()
-    if observable and hidden.suspicious(result):
+    if observable and hidden.suspicious(problem, result):
         return hidden.repaired(problem, path.attend, result)
     return result

@@ -5,7 +5,7 @@ A weight of 0 is no protection, since 0 · NaN = NaN. Two measures together are:
 - `without_hidden` sets to 0 what nobody sees: keys and values that no query may attend to, and queries that
 may attend
   to no key. It costs one pass over them, and none where no rule hides anything.
-- `repaired` looks at a result that is not finite (a sum over it tells). If a key is to blame, it computes
+- `repaired` looks at a result that is not finite (a sum tells). If a key is to blame, it computes
 once more
   without the bad keys, and the rows that may see none of them get that; the others keep what they had.
 """
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from regard.attend.mask import Mask
 from regard.attend.problem import Problem
 from regard.attend.reference import Attended
 
@@ -46,9 +47,18 @@ def without_hidden(p: Problem) -> Problem:
     return p._replace(query=p.query.where(sees, 0), key=p.key.where(seen, 0), value=p.value.where(seen, 0))
 
 
-def suspicious(result: Attended) -> bool:
-    """Whether a result is not finite. Reads it once, and waits for it."""
-    return not abs(result.output.detach().sum().item()) < float("inf")
+def suspicious(p: Problem, result: Attended) -> bool:
+    """Whether a result is not finite, as a sum tells. Waits for it.
+
+    Where every row was computed against every key, a bad score spoils all channels of its row, a bad value
+    its channel in all rows, the last one too: one channel and one row tell. They are few: one thread does it.
+    """
+    output, wide = result.output.detach(), torch.promote_types(result.output.dtype, torch.float32)
+    if p.window is None and not isinstance(p.mask, Mask) and output.numel():
+        total = output[..., 0].sum(dtype=wide) + output[:, :, -1].sum(dtype=wide)
+    else:
+        total = output.sum(dtype=wide)
+    return not abs(total.item()) < float("inf")
 
 
 def repaired(p: Problem, attend: Callable[[Problem], Attended], result: Attended) -> Attended:
@@ -56,7 +66,7 @@ def repaired(p: Problem, attend: Callable[[Problem], Attended], result: Attended
     if p.hides:  # the hidden may be finite and still overflow
         p = without_hidden(p)
         result = attend(p)
-        if not suspicious(result):
+        if not suspicious(p, result):
             return result
     good = p.key.isfinite().all(dim=-1) & p.value.isfinite().all(dim=-1)  # (b, g, k)
     if bool(good.all()):
