@@ -206,6 +206,7 @@ def test_rows_before_a_recorder_came_are_empty() -> None:
         weights = recorder.recording.weights(layer=layer)
         assert weights[:, :6].count_nonzero() == 0
         assert (weights[:, 6:] - expected[0][:, 6:]).abs().max() < TOLERANCE
+    assert "The first 6 rows are empty" in " ".join(recorder.recording.provenance.notes)
 
 
 def test_only_new_keys_are_kept_of_a_step() -> None:

@@ -351,3 +351,14 @@ def test_a_model_of_ones_own_needs_no_transformers() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "False"]
+
+
+def test_a_compiled_model_runs_as_it_is_written_and_says_so() -> None:
+    model = Block()
+    compiled = torch.compile(model, backend="eager")
+    plain = compiled(x())
+    recording = regard.record(compiled, x())
+    assert [site.layer for site in recording.sites] == [0, 1, 2]
+    assert "ran uncompiled" in " ".join(recording.provenance.notes)
+    assert torch.equal(recording.weights(layer=2), regard.record(model, x()).weights(layer=2))
+    assert torch.equal(compiled(x()), plain)

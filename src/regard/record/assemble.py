@@ -23,6 +23,7 @@ from regard.record.rule import rule_of
 from regard.record.sequences import Prepared, Sequences
 from regard.record.site import NAN, Proof, Site
 from regard.record.unseen import unseen
+from regard.record.watch import is_compiled
 from regard.words import say
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ class Part:
     @property
     def kind(self) -> str:
         """What the module says, or what its mask tells."""
-        return self.calls[0].kind or _kind_by_mask(self)
+        says = self.calls[0].kind
+        # Modules that say nothing of causality, or no, may still be given a causal mask (PEGASUS-X's decoder).
+        return says if says in ("causal", "cross") else _kind_by_mask(self)
 
 
 def assemble(subject: Subject, run: Run, prepared: Prepared | None) -> Recording:
@@ -175,7 +178,9 @@ def join(
                 proof=_together([_prove(call) for call in part.calls]),
             )
         )
-    return Recording(tuple(sites), sequences.axes, _provenance(subject, sites, prepared))
+    return Recording(
+        tuple(sites), sequences.axes, _provenance(subject, sites, prepared, _ran_otherwise(subject, parts))
+    )
 
 
 def _looks(heard: list[Heard]) -> list[list[Heard]]:
@@ -267,7 +272,9 @@ def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _provenance(subject: Subject, sites: list[Site], prepared: Prepared | None) -> Provenance:
+def _provenance(
+    subject: Subject, sites: list[Site], prepared: Prepared | None, notes: tuple[str, ...]
+) -> Provenance:
     query = sites[0].query
     versions = {"regard": regard.__version__, "torch": str(torch.__version__)}
     if (transformers := sys.modules.get("transformers")) is not None:
@@ -286,6 +293,7 @@ def _provenance(subject: Subject, sites: list[Site], prepared: Prepared | None) 
         versions=versions,
         truncated=prepared.truncated if prepared is not None else False,
         notes=(
+            *notes,
             *_fast_path(subject, sites),
             *unseen(subject.model, [subject.model.get_submodule(site.name) for site in sites]).notes(),
         ),
@@ -296,3 +304,10 @@ def _fast_path(subject: Subject, sites: list[Site]) -> tuple[str, ...]:
     """A sentence where the model's fused kernel had to be switched off to see its attention."""
     switched = any(s.door == "torch" for s in sites) and intercept.has_fast_path(subject.model.modules())
     return (say("notes.fast_path"),) if switched else ()
+
+
+def _ran_otherwise(subject: Subject, parts: list[Part]) -> tuple[str, ...]:
+    """Sentences where the model ran otherwise than without a recorder, or before there was one."""
+    notes = [say("notes.compiled")] if is_compiled(subject.model) else []
+    late = max((h.position.query for p in parts if (h := p.calls[0]).position is not None), default=0)
+    return (*notes, say("notes.rows_missing", count=late)) if late else tuple(notes)
