@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import types
 from typing import Any
 
 import pytest
@@ -362,3 +363,17 @@ def test_a_compiled_model_runs_as_it_is_written_and_says_so() -> None:
     assert "ran uncompiled" in " ".join(recording.provenance.notes)
     assert torch.equal(recording.weights(layer=2), regard.record(model, x()).weights(layer=2))
     assert torch.equal(compiled(x()), plain)
+
+
+def test_a_name_bound_in_a_module_that_comes_between_two_recordings_is_heard() -> None:
+    regard.record(Attention(), x())
+    late = types.ModuleType("comes_late")
+    late.scaled_dot_product_attention = F.scaled_dot_product_attention  # type: ignore[attr-defined]
+    sys.modules["comes_late"] = late
+    try:
+        own = Attention(lambda *args, **given: late.scaled_dot_product_attention(*args, **given))
+        assert torch.equal(
+            regard.record(own, x()).weights(layer=0), regard.record(Attention(), x()).weights(layer=0)
+        )
+    finally:
+        del sys.modules["comes_late"]

@@ -36,12 +36,15 @@ from regard.words import say
 Function = Callable[..., Any]
 
 _MODULE_CALL: CodeType = nn.Module._call_impl.__code__
+_NAMES = ("scaled_dot_product_attention", "multi_head_attention_forward", "attention")
 _FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 _lock = threading.RLock()
 _listeners: tuple[CallListener, ...] = ()  # replaced, never changed, so that it is read without the lock
 _bound: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}  # where a wrapper stands, and what stood there
 _wrappers: dict[int, Function] = {}  # id of an original -> its wrapper
+_seen: dict[int, Any] = {}  # Python modules that have been looked through
+_places: list[tuple[dict[str, Any], str]] = []  # where in them the functions' names were found
 _fast_path_before: bool | None = None
 _local = threading.local()
 
@@ -84,19 +87,32 @@ def _bind_everywhere(modules: list[nn.Module]) -> None:
         _wrap(F.multi_head_attention_forward, _watched_multi_head)
         if (ours := sys.modules.get("regard.attend.attention")) is not None:
             _wrap(ours.attention, _watched_regard)
-    names = ("scaled_dot_product_attention", "multi_head_attention_forward", "attention")
-    for python_module in list(sys.modules.values()):
+            if id(ours) not in _seen:  # who holds it was not looked for
+                _seen.clear()
+                _places.clear()
+    for python_module in _unseen_python_modules():
         place = getattr(python_module, "__dict__", None)
         if isinstance(place, dict):
-            for name in names:
-                _bind(place, name)
-    for defining in {type(module).__module__ for module in modules}:
-        place = vars(sys.modules.get(defining, sys))
-        for name in list(place):
-            _bind(place, name)
+            _places.extend((place, name) for name in _NAMES if id(place.get(name)) in _wrappers)
+    for place, name in _places:
+        _bind(place, name)
+    for defining in {type(module).__module__ for module in modules} | {"__main__", "regard"}:
+        _bind_in(vars(sys.modules.get(defining, sys)))
     for module in modules:
-        for name in list(vars(module)):
-            _bind(vars(module), name)
+        _bind_in(vars(module))
+
+
+def _unseen_python_modules() -> list[Any]:
+    """What was imported since the last look: thousands of modules need one look, not one a recording."""
+    fresh = [module for module in list(sys.modules.values()) if id(module) not in _seen]
+    _seen.update((id(module), module) for module in fresh)  # held, so that an id stays its own
+    return fresh
+
+
+def _bind_in(place: dict[str, Any]) -> None:
+    """Bind wrappers to whatever names hold the functions."""
+    for name in [name for name, held in place.items() if id(held) in _wrappers]:
+        _bind(place, name)
 
 
 def _wrap(original: Function, watched: Callable[[Function], Function]) -> None:
