@@ -213,6 +213,8 @@ def test_a_place_that_cannot_be_written_is_refused_and_nothing_is_left(fox: Any,
     (tmp_path / "folder").mkdir()
     with pytest.raises(OutputError, match="cannot be written"):
         fox.save(tmp_path / "folder")
+    with pytest.raises(OutputError, match=r"cannot be written \(embedded null byte\)"):
+        fox.save("a\0b.regard")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder"]
 
 

@@ -21,7 +21,9 @@ def command() -> Command:
 
 def _export(source: Source, output: str) -> None:
     import regard
+    from regard.show.files import check_place
 
+    check_place(output)
     recording, _ = recorded(source)
     path = regard.export(recording, output)
     click.echo(say("cli.wrote", path=path, size=f"{path.stat().st_size / 1e6:.2f}"))

@@ -35,6 +35,7 @@ def _heatmap(
     numbers: bool,
     output: str | None,
 ) -> None:
+    from regard.show.files import check_place
     from regard.show.heatmap import format_of, heatmap, save
 
     pyplot = None
@@ -42,6 +43,7 @@ def _heatmap(
         pyplot = _windows()
     else:
         format_of(output)  # before the model runs: a wrong name is said at once
+        check_place(output)
     recording, _ = recorded(source)
     window = pyplot.figure() if pyplot else None
     figure = heatmap(recording, layer=layer or 0, head=head, kind=kind, numbers=numbers, figure=window)

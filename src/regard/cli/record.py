@@ -27,6 +27,9 @@ def command() -> Command:
 
 
 def _record(source: Source, output: str, as_json: bool) -> None:
+    from regard.show.files import check_place
+
+    check_place(output)
     recording, _ = recorded(source)
     recording.save(output)
     path = Path(output)

@@ -57,6 +57,8 @@ class Source:
             raise InvalidArgument(say("cli.error.no_text"))
         if len(texts) > 2:
             raise InvalidArgument(say("cli.error.too_many_texts", got=len(texts)))
+        if not all(text.strip() for text in texts):  # said before seconds of loading
+            raise InvalidArgument(say("errors.empty_text"))
         return texts
 
 

@@ -44,8 +44,8 @@ def save(recording: Recording, path: str | PathLike[str]) -> None:
 
     Memory: one tensor at a time.
     """
-    target = Path(os.path.realpath(path))
     header, tensors = to_header(recording)
+    target = _target(path)
     beside = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:
         with beside.open("xb") as out:
@@ -58,9 +58,7 @@ def save(recording: Recording, path: str | PathLike[str]) -> None:
         os.replace(beside, target)
         _sync_folder(target.parent)
     except OSError as error:
-        raise OutputError(
-            say("errors.unwritable", path=str(path), reason=error.strerror or type(error).__name__)
-        ) from error
+        raise _refused(path, error) from error
     finally:
         with suppress(OSError):
             beside.unlink()
@@ -97,6 +95,19 @@ def open(path: str | PathLike[str]) -> Recording:
     except (RegardError, ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
         reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
         raise DamagedFile(say("errors.damaged_file", path=shown, reason=reason)) from error
+
+
+def _target(path: str | PathLike[str]) -> Path:
+    """The file that `path` means, links followed."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:  # a NUL in the name
+        raise _refused(path, error) from error
+
+
+def _refused(path: str | PathLike[str], error: Exception) -> OutputError:
+    reason = (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
+    return OutputError(say("errors.cannot_write", path=str(path), reason=reason))
 
 
 def _write_header(out: Any, header: dict[str, Any], tensors: dict[str, Tensor]) -> list[str]:

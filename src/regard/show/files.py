@@ -12,6 +12,22 @@ from regard.errors import OutputError
 from regard.words import say
 
 
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Raise OutputError where nothing can be written at `path`; asked before work that takes long."""
+    target = Path(path)
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(target)  # refuses names that cannot be
+        os.stat(target.parent)
+        if not os.access(target.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise OutputError(say("errors.cannot_write", path=path, reason=reason)) from error
+
+
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
     """Put `content` at `path`, replacing an old file only by a complete new one. Raises OutputError."""
     target = Path(path)
