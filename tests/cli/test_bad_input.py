@@ -121,3 +121,27 @@ def test_an_output_that_cannot_be_written_keeps_what_was_there(
         refused(say_to(command, recording_file, "-o", str(tmp_path / name)), name)
     assert not (tmp_path / "missing").exists()
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [("export", "x.html"), ("heatmap", "x.png"), ("record", "x.regard")]
+)
+def test_what_cannot_be_is_said_before_a_model_is_loaded(
+    say_to: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str
+) -> None:
+    monkeypatch.setattr(regard, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    for place in (str(tmp_path / "missing" / name), f"a\0{name}"):
+        refused(say_to(command, "fox", "-o", place), "cannot be written", "Choose another place")
+    refused(say_to(command, "  ", "-o", str(tmp_path / name)), "The text is empty")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_layer_a_head_or_a_kind_that_is_not_there_is_said_in_the_language_of_the_user(
+    say_to: Run, recording_file: str, tmp_path: Path
+) -> None:
+    cases = {"--layer": ("99", "La couche"), "--head": ("99", "La tête"), "--kind": ("cross", "La sorte")}
+    for option, (value, sentence) in cases.items():
+        place = [] if option == "--layer" else ["--layer", "1"]
+        output = str(tmp_path / "x.png")
+        said = say_to("heatmap", recording_file, *place, option, value, "-o", output, "--lang", "fr")
+        refused(said, sentence, value)

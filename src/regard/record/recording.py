@@ -20,6 +20,7 @@ from regard.errors import InvalidArgument
 from regard.record.selection import Index, pick
 from regard.record.site import Proof, Site
 from regard.record.tokens import Tokens
+from regard.words import say
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -113,10 +114,10 @@ class Recording:
         if len(found) == 1:
             return found[0]
         if kind is not None and kind not in self.kinds:
-            raise InvalidArgument(f"kind must be one of {', '.join(self.kinds)}; got {kind!r}.")
+            raise InvalidArgument(say("errors.no_kind", known=", ".join(self.kinds), got=repr(kind)))
         if not found:
             layers = sorted({s.layer for s in self.sites if kind is None or s.kind == kind})
-            raise InvalidArgument(f"layer must be one of {_listed(layers)}; got {layer!r}.")
+            raise InvalidArgument(say("errors.no_layer", known=_listed(layers), got=repr(layer)))
         kinds = list(dict.fromkeys(s.kind for s in found))
         if kind is None and len(kinds) == len(found):
             choices = ", ".join(map(repr, kinds))
@@ -304,7 +305,7 @@ def _check_head(site: Site, head: int | None) -> None:
     if head is None:
         return
     if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < site.heads:
-        raise InvalidArgument(f"head must lie in [0, {site.heads}); got {head!r}.")
+        raise InvalidArgument(say("errors.no_head", heads=site.heads, got=repr(head)))
 
 
 def _listed(numbers: Sequence[int]) -> str:

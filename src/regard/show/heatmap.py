@@ -131,7 +131,7 @@ def _of_weights(weights: Float[Tensor, "*h q k"], head: int | None) -> Picture:
     values = _heads_first(weights.detach().cpu())
     if head is not None:
         if not 0 <= head < len(values):
-            raise InvalidArgument(f"head must lie in [0, {len(values)}); got {head}.")
+            raise InvalidArgument(say("errors.no_head", heads=len(values), got=head))
         values = values[head : head + 1]
     lengths = (values.shape[1], values.shape[2])
     blocks = [-(-length // MOST_CELLS) for length in lengths]
