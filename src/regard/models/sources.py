@@ -107,9 +107,9 @@ def answer_within(seconds: float, ask: Callable[[], T]) -> T:
 
 def _download(url: str, path: Path, report: Callable[[int], None]) -> int:
     """Stream `url` to `path`; returns the bytes written."""
-    request = urllib.request.Request(url, headers={"User-Agent": "regard"})
     done = 0
     try:
+        request = urllib.request.Request(url, headers={"User-Agent": "regard"})
         with (
             answer_within(TIMEOUT_S, lambda: urllib.request.urlopen(request, timeout=TIMEOUT_S)) as answer,
             path.open("wb") as out,
@@ -123,7 +123,7 @@ def _download(url: str, path: Path, report: Callable[[int], None]) -> int:
         raise Unreachable(f"HTTP {error.code}") from error
     except urllib.error.URLError as error:
         raise Unreachable(str(error.reason)) from error
-    except (TimeoutError, ConnectionError, HTTPException) as error:
+    except (TimeoutError, ConnectionError, HTTPException, ValueError) as error:  # ValueError: no address
         raise Unreachable(str(error) or type(error).__name__) from error
     return done
 
