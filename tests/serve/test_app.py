@@ -84,6 +84,9 @@ def test_what_fails_says_why_and_keeps_the_old_recording(client: TestClient) -> 
         assert response.json()["error"].startswith(sentence)
         assert "Traceback" not in response.text
         assert client.get("/api/recording").json() == before
+    deep = client.post("/api/record", content="[" * 100_000, headers={"content-type": "application/json"})
+    assert (deep.status_code, deep.json()["kind"]) == (422, "InvalidArgument")
+    assert deep.json()["error"].startswith("The request must be JSON such as")
     assert client.post("/api/record", json={"text": [long], "truncate": True}).status_code == 200
 
 

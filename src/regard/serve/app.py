@@ -118,6 +118,8 @@ def _regard_error(_: Request, error: Exception) -> JSONResponse:
 def _http_error(_: Request, error: Exception) -> JSONResponse:
     status = getattr(error, "status_code", 404)
     detail = getattr(error, "detail", "")
+    if status == HTTPStatus.BAD_REQUEST:  # a body too deep to be parsed
+        return _invalid_request(_, error)
     known = detail != HTTPStatus(status).phrase  # the router's own sentence is in English only
     return _error(status, detail if known else say("serve.no_such_address"), "NotFound")
 

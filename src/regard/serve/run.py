@@ -84,7 +84,7 @@ def run(
     app = create_app(session, token=door.token, port=door.port)
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",  # what is no HTTP is refused; that is nothing to tell the person
         access_log=False,
         server_header=False,
         date_header=False,
