@@ -84,6 +84,9 @@ def test_mistakes_in_the_arguments_are_one_line_that_says_what_to_do(say_to: Run
         one_line(say_to("view", "x", "--lang", "de")) == "The value of --lang does not fit. Expected: en, fr."
     )
     assert "--layer" in one_line(say_to("heatmap", "x", "--layer"))
+    assert one_line(say_to("view", "x", "--generate", "0")) == (
+        "The value of --generate does not fit. Expected: a whole number, 1 or more."
+    )
     assert one_line(say_to("view", "x", "--port", "y", "--lang", "fr")).startswith(
         "La valeur de --port ne convient"
     )
@@ -107,6 +110,19 @@ def test_interrupting_is_not_an_error(say_to: Run, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(regard, "load", interrupt, raising=False)
     assert say_to("export", "x", "-o", "x.html").status == program.INTERRUPTED
+
+
+def test_interrupting_while_the_program_is_read_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    import regard.cli
+    from regard.cli import program as read
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(read, "main", interrupted)
+    with pytest.raises(SystemExit) as left:
+        regard.cli.main()
+    assert left.value.code == 130
 
 
 def test_help_imports_neither_torch_nor_a_server_nor_matplotlib() -> None:

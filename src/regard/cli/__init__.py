@@ -5,6 +5,9 @@ from __future__ import annotations
 
 def main() -> None:
     """Entry point of the program `regard`."""
-    from regard.cli.program import main as run
+    try:
+        from regard.cli.program import main as run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # while the program itself is still being read
+        raise SystemExit(130) from None

@@ -137,4 +137,6 @@ def _name(parameter: click.Parameter | None) -> str:
 def _expected(parameter: click.Parameter | None) -> str:
     if parameter and isinstance(parameter.type, click.Choice):
         return ", ".join(parameter.type.choices)
+    if parameter and isinstance(parameter.type, click.IntRange):
+        return say("cli.error.at_least", least=parameter.type.min)
     return say("cli.error.whole_number")
