@@ -61,7 +61,7 @@ def beside_pytorch(length: int) -> list[Row]:
 
 
 def compare(baseline: Any, candidate: Any, length: int) -> Ratio:
-    """More rounds where a call is short, so that every ratio takes a second or two, and the longest few more."""
+    """More rounds where a call is short, so that every ratio takes a second or two."""
     return paired(baseline, candidate, rounds=max(5, min(101, 2**15 // length)), repeat=max(1, 512 // length))
 
 
