@@ -125,7 +125,7 @@ class Part:
     def kind(self) -> str:
         """What the module says, or what its mask tells."""
         says = self.calls[0].kind
-        # Modules that say nothing of causality, or no, may still be given a causal mask (PEGASUS-X's decoder).
+        # A module that does not call itself causal may be given a causal mask all the same (PEGASUS-X).
         return says if says in ("causal", "cross") else _kind_by_mask(self)
 
 
@@ -226,6 +226,8 @@ def _kind_by_mask(part: Part) -> str:
     queries, keys, rule = part.query.shape[2], part.key.shape[2], part.rule
     if rule is None or queries != keys or queries < 2:
         return "self"
+    if bool(rule.tile(slice(0, 1), slice(1, keys), (queries, keys), "cpu").any()):
+        return "self"  # as with padding: seen at once
     for start in range(0, queries - 1, _ROWS_AT_ONCE):
         rows = slice(start, min(start + _ROWS_AT_ONCE, queries))
         later = torch.arange(start + 1, keys) > torch.arange(rows.start, rows.stop)[:, None]
