@@ -51,7 +51,7 @@ def test_too_long_a_text_is_refused_and_the_remedy_named(minilm: Any) -> None:
         regard.record(minilm, "word " * 700)
     words.set_language("fr")
     try:
-        with pytest.raises(TooLong, match="a 702 tokens et le modèle en accepte 512"):
+        with pytest.raises(TooLong, match="a 702 jetons et le modèle en accepte 512"):
             regard.record(minilm, "word " * 700)
     finally:
         words.set_language("en")
