@@ -24,7 +24,9 @@ from regard.attend.problem import Problem
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-AT_ONCE = 1 << 18  # numbers in a part: 1 MB in float32
+AT_ONCE = (
+    1 << 20
+)  # numbers in a part: 4 MB in float32. Smaller ones make threads wait for each other more often
 
 
 def weighted(
