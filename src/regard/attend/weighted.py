@@ -24,9 +24,7 @@ from regard.attend.problem import Problem
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-AT_ONCE = (
-    1 << 20
-)  # numbers in a part: 4 MB in float32. Smaller ones make threads wait for each other more often
+AT_ONCE = 1 << 20  # numbers in a part, 4 MB in float32: in smaller parts threads wait more often
 
 
 def weighted(
