@@ -2,8 +2,8 @@
 
     weights = softmax(scale · Q Kᵀ + bias),    dS = W ∘ (dW − Σ dW ∘ W)
 
-They are written once, some rows of one head at a time, so that each part is still in the cache between its
-product and its softmax, into memory that comes in huge pages. A causal part stops at its last key.
+They are computed in place, in memory that comes in huge pages: a product and a softmax over as many heads as
+are worth a call, so that little but these two is ever done.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from regard.attend import memory
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-AT_ONCE = 1 << 20  # numbers in a part
+AT_ONCE = 1 << 25  # numbers in a part
 
 
 def weights_of(
@@ -37,54 +37,47 @@ def weights_of(
 
 
 def _compute(query: Tensor, key: Tensor, bias: Tensor | None, causal: bool, scale: float) -> Tensor:
-    batch, heads, queries, _ = query.shape
-    keys, group = key.shape[2], heads // key.shape[1]
+    batch, heads, queries, channels = query.shape
+    kv_heads, keys = key.shape[1:3]
     wide = torch.promote_types(query.dtype, torch.float32)
-    scaled, columns = query.to(wide) * scale, key.to(wide).mT  # (b, h, q, d), (b, g, d, k)
-    weights = memory.empty((batch, heads, queries, keys), like=query)
-    heads_at_once = max(1, AT_ONCE // (queries * keys)) if group == 1 else 1
-    rows_at_once = max(16, AT_ONCE // keys)
-    scratch = scaled.new_empty(
-        min(heads, heads_at_once) * min(queries, rows_at_once) * keys
-    )  # stays in the cache
+    scaled = (query.to(wide) * scale).reshape(
+        batch, kv_heads, -1, channels
+    )  # heads of a group as rows: (b, g, rq, d)
+    columns = key.to(wide).mT  # (b, g, d, k)
+    if causal:  # the kernel's own mask, once more
+        after = torch.ones(queries, keys, dtype=torch.bool, device=query.device).triu_(1)
+        triangle = scaled.new_zeros(queries, keys).masked_fill_(after, -math.inf)[None, None]
+        bias = triangle if bias is None else bias + triangle
+    if bias is not None:  # (b or 1, g or 1, r or 1, q or 1, k)
+        bias = bias.unflatten(1, (kv_heads, -1) if bias.shape[1] > 1 else (1, 1))  # type: ignore[no-untyped-call]
+    weights = memory.empty((batch, kv_heads, heads // kv_heads * queries, keys), like=query)
+    step = max(1, AT_ONCE // (heads // kv_heads * queries * keys))
     for item in range(batch):
-        for head in range(0, heads, heads_at_once):
-            some = slice(head, min(head + heads_at_once, heads))
-            theirs = slice(head // group, head // group + 1) if group > 1 else some
-            for start in range(0, queries, rows_at_once):
-                rows = slice(start, min(start + rows_at_once, queries))
-                stop = rows.stop if causal else keys
-                shape = (some.stop - some.start, rows.stop - rows.start, stop)
-                logits = scratch[: math.prod(shape)].view(shape)
-                torch.bmm(scaled[item, some, rows], columns[item, theirs, :, :stop], out=logits)
-                _softmax(logits, bias, item, some, rows, causal)
-                weights[item, some, rows, :stop] = logits
-                weights[item, some, rows, stop:] = 0
-    return weights
+        for start in range(0, kv_heads, step):
+            some = slice(start, start + step)
+            part = weights[item, some]  # (g, rq, k)
+            logits = part if part.dtype == wide else torch.empty_like(part, dtype=wide)
+            torch.bmm(scaled[item, some], columns[item, some], out=logits)
+            if bias is None:
+                torch.softmax(logits, dim=-1, out=logits)
+            else:
+                added = bias[item if bias.shape[0] > 1 else 0]
+                _softmax(logits, added[some] if added.shape[0] > 1 else added, queries)
+            if logits is not part:
+                part.copy_(logits)
+    return weights.view(batch, heads, queries, keys)
 
 
-def _softmax(
-    logits: Float[Tensor, "hs rows stop"],
-    bias: Tensor | None,
-    item: int,
-    heads: slice,
-    rows: slice,
-    causal: bool,
-) -> None:
-    """In place; a row of −∞ alone becomes 0."""
-    if causal:  # the keys of the own rows are a triangle at the end
-        own = logits[..., rows.start :]
-        own.masked_fill_(torch.ones_like(own[0], dtype=torch.bool).triu_(1), -math.inf)
-    if bias is not None:
-        part = bias[item if bias.shape[0] > 1 else 0]
-        part = part[heads] if part.shape[0] > 1 else part
-        part = part[:, rows] if part.shape[1] > 1 else part
-        logits += part[..., : logits.shape[2]]
-        empty = logits.amax(dim=-1, keepdim=True) == -math.inf
-        torch.softmax(logits.masked_fill_(empty, 0.0), dim=-1, out=logits)
+def _softmax(logits: Float[Tensor, "g rq k"], bias: Float[Tensor, "#g #r #q k"], queries: int) -> None:
+    """In place, after adding the bias; a row of −∞ alone becomes 0."""
+    logits.unflatten(1, (-1, queries)).add_(bias)  # type: ignore[no-untyped-call]
+    empty = logits.amax(dim=-1, keepdim=True) == -math.inf
+    some_empty = bool(empty.any())
+    if some_empty:
         logits.masked_fill_(empty, 0.0)
-    else:
-        torch.softmax(logits, dim=-1, out=logits)
+    torch.softmax(logits, dim=-1, out=logits)
+    if some_empty:
+        logits.masked_fill_(empty, 0.0)
 
 
 class _Weights(torch.autograd.Function):
