@@ -46,13 +46,13 @@ def write_folder(directory: str | os.PathLike[str]) -> list[Path]:
         raise OutputError(say("errors.front_end_foreign"))
     lessons: Book = json.loads(book[0])
     files = {
-        "index.html": _index(lessons),
         "lessons.css": "\n".join(style),
         "lessons.js": "(() => {\n" + "\n".join(script) + "\n})()\n",
     }
     for language in LANGUAGES:
         for chapter in lessons["languages"][language]:
             files[f"{language}/{chapter['slug']}.html"] = _page(lessons, language, chapter)
+    files["index.html"] = _index(lessons)  # the last: a folder with a way in is whole
     root = Path(directory)
     try:
         for language in LANGUAGES:
