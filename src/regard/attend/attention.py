@@ -108,9 +108,30 @@ def attention(
     >>> weights[0, 0, 50].count_nonzero().item()
     5
     """
-    if query.device.type != "meta" and torch.is_autocast_enabled(query.device.type):
-        dtype = torch.get_autocast_dtype(query.device.type)
+    kind = query.device.type
+    if kind != "meta" and torch.is_autocast_enabled(
+        kind
+    ):  # as PyTorch's own would; the rest stays as precise as it is
+        dtype = torch.get_autocast_dtype(kind)
         query, key, value = (x if x.dtype == torch.float64 else x.to(dtype) for x in (query, key, value))
+        with torch.autocast(kind, enabled=False):
+            return attention(
+                query,
+                key,
+                value,
+                mask=mask,
+                bias=bias,
+                key_mask=key_mask,
+                causal=causal,
+                window=window,
+                scale=scale,
+                temperature=temperature,
+                softcap=softcap,
+                dropout_p=dropout_p,
+                training=training,
+                return_weights=return_weights,
+                return_lse=return_lse,
+            )
     check_heads(query, key, value)
     shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     if mask is not None:
@@ -121,7 +142,8 @@ def attention(
         check_key_mask(key_mask, shape[0], shape[3])
     if window is not None:
         check_window(window)
-    check_numbers(scale, temperature, softcap, dropout_p)
+    if not (scale is None and temperature == 1 and softcap is None and dropout_p == 0):
+        check_numbers(scale, temperature, softcap, dropout_p)
 
     problem = Problem(
         query,
@@ -145,16 +167,13 @@ def attention(
 
 def attend(problem: Problem) -> Attended:
     """The result by the first path that takes the problem, and without what a mask hides."""
-    path = next(path for path in PATHS if path.takes(problem))
-    kind = problem.query.device.type
-    if kind != "meta" and torch.is_autocast_enabled(kind):
-        with torch.autocast(kind, enabled=False):
-            result = path.attend(problem)
-    else:
-        result = path.attend(problem)
+    for path in PATHS:
+        if path.takes(problem):
+            break
+    result = path.attend(problem)
     if not (problem.causal or problem.hides):  # every query sees every key
         return result
-    observable = kind == "cpu" and type(result.output) is Tensor and not compiled_or_transformed()
-    if observable and hidden.suspicious(problem, result):
+    observable = result.output.device.type == "cpu" and type(result.output) is Tensor
+    if observable and not compiled_or_transformed() and hidden.suspicious(problem, result):
         return hidden.repaired(problem, path.attend, result)
     return result

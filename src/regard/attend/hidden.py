@@ -54,7 +54,13 @@ def suspicious(p: Problem, result: Attended) -> bool:
     its channel in all rows, the last one too: one channel and one row tell. They are few: one thread does it.
     """
     output, wide = result.output.detach(), torch.promote_types(result.output.dtype, torch.float32)
-    if p.window is None and not isinstance(p.mask, Mask) and output.numel():
+    if not output.numel():
+        return False
+    if (
+        not p.hides and p.query.shape[2] == p.key.shape[2]
+    ):  # the kernel skips what comes later, but for values
+        total = output[:, :, -1].sum(dtype=wide)
+    elif p.window is None and not isinstance(p.mask, Mask):
         total = output[..., 0].sum(dtype=wide) + output[:, :, -1].sum(dtype=wide)
     else:
         total = output.sum(dtype=wide)
