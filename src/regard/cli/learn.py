@@ -31,7 +31,7 @@ def _learn(output: str | None, port: int | None, browser: bool) -> None:
 
         files = write_folder(output)
         size = sum(path.stat().st_size for path in files)
-        click.echo(say("cli.wrote", path=files[0], size=f"{size / 1e6:.2f}"))
+        click.echo(say("cli.wrote", path=files[-1], size=f"{size / 1e6:.2f}"))
         return
     session_class, bind = server()
     start(session_class(), bind(port), page="learn.html", browser=browser)

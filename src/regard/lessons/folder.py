@@ -36,7 +36,7 @@ Book = dict[str, Any]
 
 
 def write_folder(directory: str | os.PathLike[str]) -> list[Path]:
-    """Write the lessons into `directory` and return the files; the first is the index.
+    """Write the lessons into `directory` and return the files; the last is the index.
 
     The directory is made if it is not there. Raises OutputError when that cannot be.
     """
