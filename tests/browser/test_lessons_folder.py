@@ -19,7 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `regard learn -o` writes."""
     from regard.lessons.folder import write_folder
 
-    return write_folder(tmp_path_factory.mktemp("folder"))[0].parent
+    return write_folder(tmp_path_factory.mktemp("folder"))[-1].parent
 
 
 @pytest.fixture
