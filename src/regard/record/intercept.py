@@ -44,6 +44,7 @@ _listeners: tuple[CallListener, ...] = ()  # replaced, never changed, so that it
 _bound: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}  # where a wrapper stands, and what stood there
 _wrappers: dict[int, Function] = {}  # id of an original -> its wrapper
 _seen: dict[int, Any] = {}  # Python modules that have been looked through
+_last_look: tuple[int, str] | None = None  # how many modules there were, and the newest
 _places: list[tuple[dict[str, Any], str]] = []  # where in them the functions' names were found
 _fast_path_before: bool | None = None
 _local = threading.local()
@@ -104,6 +105,11 @@ def _bind_everywhere(modules: list[nn.Module]) -> None:
 
 def _unseen_python_modules() -> list[Any]:
     """What was imported since the last look: thousands of modules need one look, not one a recording."""
+    global _last_look
+    now = (len(sys.modules), next(reversed(sys.modules)))
+    if _seen and now == _last_look:
+        return []
+    _last_look = now
     fresh = [module for module in list(sys.modules.values()) if id(module) not in _seen]
     _seen.update((id(module), module) for module in fresh)  # held, so that an id stays its own
     return fresh
@@ -111,6 +117,8 @@ def _unseen_python_modules() -> list[Any]:
 
 def _bind_in(place: dict[str, Any]) -> None:
     """Bind wrappers to whatever names hold the functions."""
+    if _wrappers.keys().isdisjoint(map(id, place.values())):  # nearly always
+        return
     for name in [name for name, held in place.items() if id(held) in _wrappers]:
         _bind(place, name)
 
@@ -174,12 +182,12 @@ def _watched_sdpa(original: Function) -> Function:
 
 
 def _watched_multi_head(original: Function) -> Function:
-    signature = inspect.signature(original)
+    signature = functools.cache(lambda: inspect.signature(original))  # when first needed
 
     def multi_head_attention_forward(*args: Any, **kwargs: Any) -> Any:
         module, hearing = _hearing(sys._getframe(1))
         result = None
-        given = signature.bind(*args, **kwargs).arguments if module is not None else {}
+        given = signature().bind(*args, **kwargs).arguments if module is not None else {}
         if module is None or given.get("need_weights", True):
             result = original(*args, **kwargs)
         if module is None:

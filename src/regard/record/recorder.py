@@ -113,7 +113,7 @@ class Recorder:
             watch.watch(self.subject.model, self, stack)
             interface.listen(self)
             stack.callback(interface.leave, self)
-            intercept.listen(self, list(self.subject.model.modules()))
+            intercept.listen(self, watch.modules_of(self.subject.model))
             stack.callback(intercept.leave, self)
             self._changed = stack.pop_all()
         return self

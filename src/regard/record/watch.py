@@ -145,5 +145,18 @@ def _eagerly(model: nn.Module) -> Iterator[None]:
 def is_compiled(model: nn.Module) -> bool:
     """Whether `torch.compile` was applied to the model or to a part of it."""
     return any(
-        hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in model.modules()
+        module._compiled_call_impl is not None or "_orig_mod" in module._modules
+        for module in modules_of(model)
     )
+
+
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """The model and all that it is made of, as its `modules()`, without the cost of names."""
+    found: dict[int, nn.Module] = {}
+    ahead = [model]
+    while ahead:
+        module = ahead.pop()
+        if id(module) not in found:
+            found[id(module)] = module
+            ahead.extend(part for part in module._modules.values() if part is not None)
+    return list(found.values())
