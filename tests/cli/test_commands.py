@@ -137,6 +137,12 @@ def test_heatmap_refuses_what_is_not_there(say_to: Run, recording_file: str, tmp
     assert "No window can be opened here" in say_to("heatmap", recording_file).err
 
 
+def test_models_describes_in_the_language_asked_for(say_to: Run) -> None:
+    out = say_to("models", "--lang", "fr").out
+    assert "Encodeur BERT de phrases (MiniLM), 6 × 12" in out
+    assert "92 Mo" in out
+
+
 def test_models_lists_name_size_licence_sources_and_whether_here(say_to: Run) -> None:
     lines = say_to("models").out.splitlines()
     assert lines[0].split() == ["name", "what", "it", "is", "size", "licence", "here", "from"]

@@ -35,7 +35,7 @@ def _models(as_json: bool) -> None:
         [
             model["name"],
             f"{model['description']}, {model['layers']} × {model['heads']}",
-            f"{model['size_bytes'] / 1e6:.0f} MB",
+            say("cli.megabytes", size=f"{model['size_bytes'] / 1e6:.0f}"),
             model["licence"],
             say("cli.models.yes" if model["here"] else "cli.models.no"),
             ", ".join(model["sources"]),

@@ -42,7 +42,8 @@ class Bar:
 
     def _line(self, what: str, done: int, total: int) -> str:
         if not total:
-            return f"{what}  {done / 1e6:.0f} MB"
+            return f"{what}  {say('cli.megabytes', size=f'{done / 1e6:.0f}')}"
         share = min(done / total, 1.0)
         bar = ("━" * round(share * _WIDTH)).ljust(_WIDTH, "╌")
-        return f"{what}  {bar}  {share:4.0%}  {done / 1e6:.0f}/{total / 1e6:.0f} MB"
+        size = say("cli.megabytes", size=f"{done / 1e6:.0f}/{total / 1e6:.0f}")
+        return f"{what}  {bar}  {share:4.0%}  {size}"

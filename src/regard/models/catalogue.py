@@ -45,7 +45,7 @@ class Entry:
 
     name: str
     hub: str
-    description: str
+    description: str  # key of the words that tell what it is
     licence: str
     layers: int
     heads: int
@@ -62,7 +62,7 @@ class Entry:
 MINILM = Entry(
     name="minilm",
     hub="sentence-transformers/all-MiniLM-L6-v2",
-    description="BERT encoder for sentences (MiniLM)",
+    description="models.minilm",
     licence="Apache-2.0",
     layers=6,
     heads=12,
@@ -94,7 +94,7 @@ MINILM = Entry(
 SMOLLM2 = Entry(
     name="smollm2",
     hub="HuggingFaceTB/SmolLM2-135M-Instruct",
-    description="Llama decoder that chats (SmolLM2, 135 million)",
+    description="models.smollm2",
     licence="Apache-2.0",
     layers=30,
     heads=9,

@@ -6,6 +6,7 @@ from typing import Any
 
 from regard.models.cache import is_cached
 from regard.models.catalogue import CATALOGUE
+from regard.words import say
 
 
 def listing() -> list[dict[str, Any]]:
@@ -13,7 +14,7 @@ def listing() -> list[dict[str, Any]]:
     return [
         {
             "name": entry.name,
-            "description": entry.description,
+            "description": say(entry.description),
             "layers": entry.layers,
             "heads": entry.heads,
             "size_bytes": entry.size_bytes,
