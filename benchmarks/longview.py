@@ -1,13 +1,15 @@
 """16,384 tokens: how long for a row, a rectangle, a whole head, a tile, and until the page shows it?
 
 One head of a causal model is compared with PyTorch's fused attention on that head, in one run. The page is
-driven in Chromium.
+driven in Chromium. At 100,000 tokens: a whole head, the ten best keys of every query, and how long it takes
+until Ctrl-C is obeyed.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import statistics
 import threading
 import time
@@ -26,6 +28,7 @@ from regard.serve.session import Session
 from regard.show.readings import row
 from regard.show.tiles import Place, Tiles, top_level
 
+LONGEST = 100_000
 LENGTH, HEADS, KV_HEADS, CHANNELS = 16_384, 9, 3, 64  # one layer of SmolLM2-135M
 ROUNDS = 5
 # Everything is in sight in four tiles: wait until at most so many of them are missing.
@@ -45,14 +48,14 @@ def main() -> dict[str, Any]:
     """Measure one recorded layer of SmolLM2's shape, causal, of random queries and keys."""
     torch.set_num_threads(1)  # for both sides; steadier than two on a machine that others use
     recording = _recording(LENGTH)
-    rows = [*_api(recording), *_tiles(recording), *_page(_recording(LENGTH))]
+    rows = [*_api(recording), *_tiles(recording), *_page(_recording(LENGTH)), *_longest()]
     return write("longview", rows)
 
 
-def _recording(length: int) -> Recording:
+def _recording(length: int, heads: int = HEADS, kv_heads: int = KV_HEADS) -> Recording:
     generator = torch.Generator().manual_seed(0)
-    query = torch.randn(1, HEADS, length, CHANNELS, generator=generator)
-    key = torch.randn(1, KV_HEADS, length, CHANNELS, generator=generator)
+    query = torch.randn(1, heads, length, CHANNELS, generator=generator)
+    key = torch.randn(1, kv_heads, length, CHANNELS, generator=generator)
     site = Site(
         "layers.0.self_attn", 0, "causal", query, key, CHANNELS**-0.5, masks.causal(), proof=Proof(0, 0.0)
     )
@@ -112,6 +115,51 @@ def _tiles(recording: Recording) -> list[Row]:
         noted("peak extra memory for it", memory, "MB", "all weights: 1074 MB"),
         noted("one row of all heads, nothing known", _milliseconds(one_row), "ms", f"{HEADS} heads"),
     ]
+
+
+def _longest() -> list[Row]:
+    """One head of 100,000 tokens: all weights would be 40 GB."""
+    recording = _recording(LONGEST, 1, 1)
+    site = recording.sites[0]
+
+    def seconds(work: Any) -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    fused = seconds(lambda: F.scaled_dot_product_attention(site.query, site.key, site.key, is_causal=True))
+    first = []
+    memory = (
+        peak_extra_bytes(lambda: first.append(seconds(lambda: recording.overview(layer=0, head=0)))) / 1e6
+    )
+    again = seconds(lambda: recording.overview(layer=0, head=0))
+    best = seconds(lambda: recording.top_k(layer=0, head=0, k=10))
+    waits = [1e3 * _until_obeyed(_recording(LONGEST, 1, 1), after) for after in (0.5, 1.0, 2.0)]
+    both = f"{again:.1f} s, SDPA {fused:.1f} s"
+    return [
+        noted(f"overview of one causal head, n = {LONGEST}, nothing known", first[0], "s", "in tiles"),
+        noted("peak extra memory for it", memory, "MB", "all weights: 40 GB"),
+        at_most("the same, lse known, against its SDPA", again / fused, 1.0, detail=both),
+        noted("the ten best keys of every query (top_k)", best, "s", "in tiles, lse known"),
+        at_most("from Ctrl-C to the prompt", max(waits), 500.0, "ms", "overview, three moments"),
+    ]
+
+
+def _until_obeyed(recording: Recording, after_s: float) -> float:
+    """Seconds from Ctrl-C, `after_s` into an overview, until it has ended."""
+    pressed = 0.0
+
+    def press() -> None:
+        nonlocal pressed
+        pressed = time.perf_counter()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Timer(after_s, press).start()
+    try:
+        recording.overview(layer=0, head=0)
+    except KeyboardInterrupt:
+        return time.perf_counter() - pressed
+    raise RuntimeError("the overview ended before it was interrupted")
 
 
 def _milliseconds(work: Any, rounds: int = 15) -> float:

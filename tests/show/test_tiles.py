@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from by_hand import recording_of
+from regard.attend import tiles as arithmetic
 from regard.errors import InvalidArgument, RecordingError
 from regard.show import tiles as module
 from regard.show.tiles import FORBIDDEN, GivenUp, Place, Tiles, decode, encode, top_level
@@ -67,7 +68,8 @@ def test_the_tiles_of_a_level_are_the_pooled_matrix(
     recording = recording_of(["x"] * count, causal_from=1, sharpness=1.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SIDE", 8)
-        patch.setattr(module, "_STRIP", strip)
+        patch.setattr(arithmetic, "_STRIP", strip)
+        patch.setattr(arithmetic, "_TILE_ROWS", 16)
         patch.setattr(module, "_DIRECT", direct)
         level = min(level, top_level(count, count))
         shown = whole(Tiles(recording), site, 2, level, reduce, count)
@@ -126,7 +128,8 @@ def test_tiles_take_no_more_memory_than_allowed_and_the_oldest_go_first(
 
 
 def test_work_that_nobody_waits_for_is_given_up_between_two_strips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_STRIP", 64 * 8)
+    monkeypatch.setattr(arithmetic, "_STRIP", 1)
+    monkeypatch.setattr(arithmetic, "_TILE_ROWS", 16)
     tiles = Tiles(recording_of(["x"] * 64))
     looks: list[int] = []
 
@@ -184,4 +187,4 @@ def test_nothing_n_by_n_is_ever_held(monkeypatch: pytest.MonkeyPatch, largest: C
     recording = recording_of(["x"] * 3000, layers=1, heads=2)
     tiles = Tiles(recording)
     work: Any = lambda: tiles.tile(0, 1, Place(top_level(3000, 3000), 0, 0))  # noqa: E731
-    assert largest(work) <= max(module._STRIP, 1 << 20) < 3000 * 3000
+    assert largest(work) <= arithmetic._STRIP < 3000 * 3000

@@ -31,6 +31,7 @@ TILE = 1 << 19
 # Few rows and many columns suit the passes of maxima; of several heads, fewer rows still.
 _TILE_ROWS = 256
 _TILE_COLUMNS = 2048
+_STRIP = 1 << 22
 _INF = float("inf")
 
 
@@ -141,9 +142,13 @@ def pooled(
     A block has ceil(rows / size) × ceil(cols / size) weights, the last ones perhaps fewer. `lse` is
     that of `rows`.
     """
+    return in_blocks(scores, rows, cols, lse, block_of(rows, cols, size), reduce)
+
+
+def block_of(rows: slice, cols: slice, size: int) -> tuple[int, int]:
+    """(rows, columns) of the blocks that make at most size × size cells of a rectangle."""
     height, width = rows.stop - rows.start, cols.stop - cols.start
-    block = (max(1, -(-height // size)), max(1, -(-width // size)))
-    return in_blocks(scores, rows, cols, lse, block, reduce)
+    return max(1, -(-height // size)), max(1, -(-width // size))
 
 
 def in_blocks(
@@ -176,12 +181,28 @@ def in_blocks(
     return picture
 
 
+def strips(rows: slice, width: int, block: int = 1, heads: int = 1) -> Iterator[slice]:
+    """Slices of whole blocks that cover `rows`: a few million weights each, at least one row of tiles.
+
+    What takes long is done strip by strip, so that it can tell how far it is and be interrupted between two.
+    """
+    tile = tile_rows(width, heads, block)
+    high = max(1, _STRIP // (tile * heads * max(1, width))) * tile
+    for start in range(rows.start, max(rows.start + 1, rows.stop), high):
+        yield slice(start, min(start + high, rows.stop))
+
+
+def tile_rows(width: int, heads: int, block: int = 1) -> int:
+    """How many rows a tile of whole blocks has, where there are `width` columns."""
+    rows = max(16, min(_TILE_ROWS, TILE // (heads * min(max(1, width), _TILE_COLUMNS))))
+    return max(1, rows // block) * block
+
+
 def _rectangles(
     height: int, width: int, block: tuple[int, int], heads: int
 ) -> Iterator[tuple[int, int, int, int]]:
     """(top, left, high, wide) of rectangles of whole blocks that cover all, each of about `TILE` numbers."""
-    rows = max(16, min(_TILE_ROWS, TILE // (heads * min(max(1, width), _TILE_COLUMNS))))
-    high = max(1, rows // block[0]) * block[0]
+    high = tile_rows(width, heads, block[0])
     wide = max(1, TILE // (min(high, max(1, height)) * heads * block[1])) * block[1]
     for top in range(0, height, high):
         for left in range(0, width, wide):

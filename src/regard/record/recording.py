@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from regard.attend import tiles
+from regard.attend.top import largest
 from regard.errors import InvalidArgument
+from regard.record.progress import Progress, telling
 from regard.record.selection import Index, pick
 from regard.record.site import Proof, Site
 from regard.record.tokens import Tokens
@@ -232,19 +234,40 @@ class Recording:
         self,
         *,
         layer: int | None = None,
-        row: int,
+        row: Index = None,
         k: int = 10,
         head: int | None = None,
         kind: str | None = None,
         item: int = 0,
         site: str | None = None,
+        progress: Progress | None = None,
     ) -> TopK:
-        """The k keys that query `row` looks at most (fewer, when there are fewer keys)."""
+        """The k keys that each query looks at most (fewer, when there are fewer keys): (h, r, k).
+
+        Computed tile by tile: never holds rows × keys numbers. `row` is one query, whose axis is then
+        dropped, a slice, a sequence of positions, or None for all. `progress` is called with ("top_k", rows
+        done, rows in all).
+        """
         if k < 1:
             raise InvalidArgument(f"k must be at least 1; got {k}.")
-        weights = self.weights(layer=layer, head=head, rows=row, kind=kind, item=item, site=site)
-        best = weights.topk(min(k, weights.shape[-1]), dim=-1)
-        return TopK(best.indices, best.values)
+        of, queries, keys = self._axes(layer, kind, item, site)
+        _check_head(of, head)
+        cols = slice(keys.start, keys.stop)
+        chosen = pick("row", row, queries)
+        scores = of.scores(item, head)
+        tell, done, total = telling(progress), 0, chosen.count
+        positions, weights = [], []
+        for piece in chosen.in_pieces(tiles.tile_rows(len(keys), scores.heads)):
+            tell("top_k", done, total)
+            with torch.no_grad():
+                lse = of.lse_of(item, piece.hull, head)
+                found = largest(scores, piece.hull, cols, lse, k)
+            positions.append(piece.take(found[0], 1))
+            weights.append(piece.take(found[1], 1))
+            done += piece.count
+        tell("top_k", total, total)
+        best = TopK(*(_joined(parts) for parts in (positions, weights)))
+        return best if head is None else TopK(best.positions[0], best.weights[0])
 
     def overview(
         self,
@@ -256,11 +279,13 @@ class Recording:
         kind: str | None = None,
         item: int = 0,
         site: str | None = None,
+        progress: Progress | None = None,
     ) -> Float[Tensor, "*h R C"]:
         """All weights of a head in at most size × size cells, each the largest or mean weight of its block.
 
         Computed tile by tile: never holds queries × keys numbers. A block spans ceil(queries / size) queries
-        and ceil(keys / size) keys.
+        and ceil(keys / size) keys. `progress` is called with ("overview", rows done, rows in all); what
+        has become known of the recording when that raises, or Ctrl-C does, stays known.
         """
         if size < 1:
             raise InvalidArgument(f"size must be at least 1; got {size}.")
@@ -269,9 +294,16 @@ class Recording:
         of, queries, keys = self._axes(layer, kind, item, site)
         _check_head(of, head)
         rows, cols = slice(queries.start, queries.stop), slice(keys.start, keys.stop)
-        with torch.no_grad():
-            lse = of.lse_of(item, rows, head)
-            picture = tiles.pooled(of.scores(item, head), rows, cols, lse, size, reduce)
+        block = tiles.block_of(rows, cols, size)
+        scores = of.scores(item, head)
+        tell, parts = telling(progress), []
+        for strip in tiles.strips(rows, len(keys), block[0], scores.heads):
+            tell("overview", strip.start - rows.start, len(queries))
+            with torch.no_grad():
+                lse = of.lse_of(item, strip, head)
+                parts.append(tiles.in_blocks(scores, strip, cols, lse, block, reduce))
+        tell("overview", len(queries), len(queries))
+        picture = _joined(parts)
         return picture if head is None else picture[0]
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -299,6 +331,11 @@ class Recording:
             f"Recording({self.provenance.model!r}, {len(self.sites)} sites, heads {_listed(heads)}, "
             f"items {self.items}, max_error {self.proof.max_error:.1e})"
         )
+
+
+def _joined(strips: list[Tensor]) -> Tensor:
+    """Strips of rows as one tensor; of one row that was taken out, that row."""
+    return torch.cat(strips, 1) if len(strips) != 1 else strips[0]
 
 
 def _check_head(site: Site, head: int | None) -> None:

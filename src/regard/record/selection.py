@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -21,6 +21,12 @@ class Picked:
     hull: slice
     inside: tuple[int, ...] | int | None  # positions in the hull; an int drops the axis; None takes all of it
 
+    @property
+    def count(self) -> int:
+        """How many positions are chosen."""
+        hull: range = range(self.hull.start, self.hull.stop)
+        return len(self.inside if isinstance(self.inside, tuple) else hull)
+
     def take(self, tensor: Tensor, dim: int) -> Tensor:
         """The chosen positions along axis `dim`, which runs over the hull."""
         if self.inside is None:
@@ -28,6 +34,26 @@ class Picked:
         if isinstance(self.inside, int):
             return tensor.select(dim, self.inside)
         return tensor.index_select(dim, torch.tensor(self.inside, dtype=torch.long, device=tensor.device))
+
+    def in_pieces(self, high: int) -> Iterator[Picked]:
+        """The same positions in the same order, in pieces that each lie within `high` positions."""
+        if not isinstance(self.inside, tuple):
+            for start in range(self.hull.start, max(self.hull.start + 1, self.hull.stop), high):
+                yield Picked(slice(start, min(start + high, self.hull.stop)), self.inside)
+            return
+        piece: list[int] = []
+        for position in self.inside:
+            if piece and max(*piece, position) - min(*piece, position) >= high:
+                yield self._piece(piece)
+                piece = []
+            piece.append(position)
+        if piece:
+            yield self._piece(piece)
+
+    def _piece(self, inside: list[int]) -> Picked:
+        low, top = min(inside), max(inside)
+        start = self.hull.start
+        return Picked(slice(start + low, start + top + 1), tuple(position - low for position in inside))
 
 
 def pick(name: str, index: Index, span: range) -> Picked:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from regard.attend.tiles import Scores
+from regard.attend.tiles import Scores, strips
+from regard.record.progress import Progress, telling
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -107,13 +108,26 @@ class Site:
             head=head or 0,
         )
 
-    def lse_of(self, item: int, rows: slice, head: int | None = None) -> Float[Tensor, "h r"]:
-        """Log-sum-exp of some rows of an item, of one head or all; only what is not yet known is computed."""
+    def lse_of(
+        self, item: int, rows: slice, head: int | None = None, progress: Progress | None = None
+    ) -> Float[Tensor, "h r"]:
+        """Log-sum-exp of some rows of an item, of one head or all; only what is not yet known is computed.
+
+        What was computed when it is interrupted is known from then on.
+        """
         lse, known = self._buffers()
         heads = slice(0, self.heads) if head is None else slice(head, head + 1)
-        for start, stop in _gaps(known[item, heads, rows].all(0).tolist(), rows.start):
-            lse[item, heads, start:stop] = self.scores(item, head).log_sum_exp(slice(start, stop))
-            known[item, heads, start:stop] = True
+        gaps = _gaps(known[item, heads, rows].all(0).tolist(), rows.start)
+        tell, done, total = telling(progress), 0, sum(stop - start for start, stop in gaps)
+        for start, stop in gaps:
+            scores = self.scores(item, head)
+            for strip in strips(slice(start, stop), self.key.shape[2], heads=scores.heads):
+                tell("lse", done, total)
+                lse[item, heads, strip] = scores.log_sum_exp(strip)
+                known[item, heads, strip] = True
+                done += strip.stop - strip.start
+        if total:
+            tell("lse", total, total)
         return lse[item, heads, rows]
 
     def __repr__(self) -> str:

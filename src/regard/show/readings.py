@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from regard.attend.tiles import strips
 from regard.errors import InvalidArgument, RecordingError
-from regard.show.tiles import FORBIDDEN, GivenUp, Stop, Tiles, never, strips
+from regard.show.tiles import FORBIDDEN, GivenUp, Stop, Tiles, never
 from regard.words import say
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def lines(
     start = queries.start + first
     table: list[list[float]] = []
     with torch.no_grad():
-        for strip in strips(slice(start, min(start + count, queries.stop)), len(keys) * of.heads):
+        for strip in strips(slice(start, min(start + count, queries.stop)), len(keys), heads=of.heads):
             lse = tiles.lse(of, None, strip, stop)
             best = of.scores(tiles.item).weights(strip, _all(keys), lse).topk(min(k, len(keys)))
             for head, at, place in (best.values >= _FAINTEST).nonzero().tolist():

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attend.tiles import in_blocks
+from regard.attend.tiles import in_blocks, strips
 from regard.errors import InvalidArgument, RecordingError
 from regard.words import say
 
@@ -42,7 +42,6 @@ SIDE = 256  # pixels of a tile
 LEVELS = 65_534  # two bytes: one attention sink would hide all that is ordinary behind the steps of one
 FORBIDDEN = -1.0
 _DIRECT = 5  # the highest level whose tiles are computed from weights; those above are made of their quarters
-_STRIP = 1 << 22  # weights between two looks at whether somebody still waits
 
 Reduce = Literal["max", "mean"]
 Stop = Callable[[], bool]
@@ -123,11 +122,12 @@ class Tiles:
 
     def lse(self, site: Site, head: int | None, rows: slice, stop: Stop) -> Float[Tensor, "h r"]:
         """The log-sum-exp of some rows, computed once; `rows` count in the tensors."""
-        for strip in strips(rows, site.key.shape[2] * (site.heads if head is None else 1)):
+
+        def look(what: str, done: int, total: int) -> None:
             if stop():
                 raise GivenUp
-            site.lse_of(self.item, strip, head)
-        return site.lse_of(self.item, rows, head)
+
+        return site.lse_of(self.item, rows, head, progress=look)
 
     def _check(self, site: Site, head: int, place: Place) -> None:
         queries, keys = map(len, self.spans(site))
@@ -206,13 +206,6 @@ def decode(tile: bytes, rows: int, columns: int) -> Float[Tensor, "r c"]:
     step = torch.from_numpy(np.frombuffer(tile, "<f4", count=1).copy())
     codes = torch.from_numpy(np.frombuffer(tile, "<u2", offset=4).reshape(rows, columns).astype("f4"))
     return torch.where(codes == 0, FORBIDDEN, (codes - 1) * step)
-
-
-def strips(rows: slice, width: int, block: int = 1) -> Iterator[slice]:
-    """Slices of whole blocks of rows that cover `rows`, each of about `_STRIP` weights."""
-    high = max(1, _STRIP // max(1, width * block)) * block
-    for start in range(rows.start, rows.stop, high):
-        yield slice(start, min(start + high, rows.stop))
 
 
 def shifted(positions: slice, by: int) -> slice:
