@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+import regard
 from by_hand import recording_of
 from regard.attend import tiles
+from regard.record.unseen import count_attentions
 
 N = 200
 
@@ -112,3 +114,98 @@ def test_scattered_rows_are_taken_in_pieces_that_lie_close_together(recording: A
     recording.top_k(layer=0, head=0, row=[0, 199, 1, 2, 3, 198], progress=told)
     assert [done for _, done, _ in told] == [0, 1, 2, 5, 6]
     assert int(recording.site(0)._lse_known[0, 0].sum()) == 6
+
+
+def llama(**changes: Any) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=50, eos_token_id=None, **{**sizes, **changes})).eval()
+
+
+IDS = torch.arange(5)[None]
+
+
+def test_a_recording_tells_of_each_attention_heard() -> None:
+    model, told = llama(), Told()
+    recording = regard.record(model, {"input_ids": IDS}, progress=told)
+    assert told == [("recording", heard, 3) for heard in (0, 1, 2, 3)]
+    assert torch.equal(recording.site(2).query, regard.record(model, {"input_ids": IDS}).site(2).query)
+
+
+def test_attentions_are_counted_once_where_one_module_wraps_another(tiny_bert: Any, tiny_albert: Any) -> None:
+    assert count_attentions(tiny_bert) == 3
+    told = Told()
+    regard.record(tiny_albert, {"input_ids": IDS + 5}, progress=told)  # one module, which runs three times
+    assert told[-1][1:] == (3, 3)
+
+
+def test_attentions_that_do_not_run_are_not_waited_for() -> None:
+    class Half(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = (torch.nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.used(x, x, x, need_weights=False)[0]
+
+    told = Told()
+    regard.record(Half().eval(), torch.randn(1, 4, 8), progress=told)
+    assert told == [("recording", 0, 2), ("recording", 1, 2), ("recording", 1, 1)]
+
+
+def test_calls_of_one_block_go_on_counting() -> None:
+    model, told = llama(), Told()
+    with regard.Recorder(model, progress=told), torch.no_grad():
+        model(IDS, use_cache=False)
+        model(IDS, use_cache=False)
+    assert told[3:6] == [("recording", 3, 3), ("recording", 3, 6), ("recording", 4, 6)]
+    assert told[-1] == ("recording", 6, 6)
+
+
+def test_generation_tells_of_the_text_and_then_of_each_token() -> None:
+    told = Told()
+    regard.record(llama(), {"input_ids": IDS}, generate=4, progress=told)
+    assert told[:4] == [("recording", heard, 3) for heard in (0, 1, 2, 3)]
+    assert told[4:] == [("generating", written, 4) for written in (1, 2, 3, 4)]
+
+
+def test_a_generation_that_ends_early_says_so_and_one_without_a_limit_promises_nothing() -> None:
+    model, told = llama(), Told()
+    end = int(model.generate(IDS, max_new_tokens=2, do_sample=False)[0, -1])
+    options = {"max_new_tokens": 9, "do_sample": False, "eos_token_id": end, "pad_token_id": 0}
+    regard.record(model, {"input_ids": IDS}, generate=options, progress=told)
+    assert told[-2][2] == 9
+    assert told[-1][1] == told[-1][2] <= 2
+    told = Told()
+    model.generation_config.max_new_tokens = None
+    regard.record(model, {"input_ids": IDS}, generate={"max_length": 8, "do_sample": False}, progress=told)
+    assert told[4:] == [("generating", 1, 0), ("generating", 2, 0), ("generating", 3, 3)]
+
+
+@pytest.mark.parametrize("end", [1, 3, 5])
+def test_what_progress_raises_ends_the_run_and_leaves_the_model_as_it_was(end: int) -> None:
+    model = llama()
+    before = vars(model).keys()
+    with pytest.raises(ZeroDivisionError):
+        regard.record(model, {"input_ids": IDS}, generate=4, progress=Told(end, ZeroDivisionError))
+    assert vars(model).keys() == before
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+    assert regard.record(model, {"input_ids": IDS}).proof.rows > 0
+
+
+def test_an_encoder_counts_among_the_attentions_of_its_decoder() -> None:
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 2, "num_heads": 2, "vocab_size": 30}
+    model = T5ForConditionalGeneration(T5Config(**sizes, decoder_start_token_id=0)).eval()
+    told = Told()
+    regard.record(model, {"input_ids": IDS + 1}, generate=3, progress=told)
+    assert [t for t in told if t[0] == "recording"] == [
+        ("recording", 1, 6),
+        ("recording", 2, 6),
+        *[("recording", heard, 6) for heard in range(2, 7)],
+    ]
+    assert told[-1][0] == "generating"

@@ -14,6 +14,7 @@ from regard.models.loading import Subject
 from regard.record import proof, returned
 from regard.record.encode import as_messages, device_of, encode, limit_of
 from regard.record.keeping import Keep
+from regard.record.progress import Progress
 from regard.record.recorder import Recorder
 from regard.record.recording import Recording
 from regard.words import say
@@ -35,6 +36,7 @@ def record(
     dtype: torch.dtype | None = None,
     rows: int = proof.ROWS,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> Recording:
     """Run a model once and record all its attentions.
 
@@ -58,6 +60,8 @@ def record(
         dtype: number type of what is kept, such as torch.float16; the recording says what it costs.
         rows: query positions of each site whose output is recomputed and compared (the proof); 0 for none.
         seed: which random ones.
+        progress: called with ("recording", attentions heard, attentions there are) while the model runs, and
+        with ("generating", tokens written, tokens asked for); what it raises ends the run.
 
     Raises:
         InvalidArgument: empty text, a pair of another length, …
@@ -70,7 +74,7 @@ def record(
     torch.Size([6, 6])
     """
     choice: dict[str, Any] = {"layers": layers, "kinds": kinds, "keep": keep, "dtype": dtype}
-    recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed, **choice)
+    recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed, progress=progress, **choice)
     subject = recorder.subject
     options = _generation(subject, generate)
     tensors: dict[str, Tensor] = {}

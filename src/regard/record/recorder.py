@@ -22,6 +22,7 @@ from regard.record.call import Call, NotUnderstood, understand
 from regard.record.generation import Chain, cache_in, cached_tokens
 from regard.record.keeping import Keep
 from regard.record.layers import kind_of
+from regard.record.progress import Count, Progress
 from regard.record.recording import Recording
 from regard.record.sequences import Prepared
 from regard.record.stitch import choose, inputs_of, stitch
@@ -48,6 +49,8 @@ class Recorder:
         layers, kinds: which attentions are kept after the block; all by default.
         keep: "qk", queries and keys, from which every weight follows; or "weights", n · n numbers a head.
         dtype: number type of what is kept, such as torch.float16; the recording says what it costs.
+        progress: called with ("recording", attentions heard, attentions there are) while the model runs, and
+        with ("generating", tokens written, tokens asked for); what it raises ends the run.
 
     >>> with regard.Recorder(model) as recorder:  # doctest: +SKIP
     ...     model(**inputs)
@@ -68,6 +71,7 @@ class Recorder:
         kinds: Collection[str] | None = None,
         keep: Literal["qk", "weights"] = "qk",
         dtype: torch.dtype | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.subject = model if isinstance(model, Subject) else _as_subject(model, tokenizer)
         if rows < 0:
@@ -82,6 +86,7 @@ class Recorder:
         self._entered = self._running = False
         self._sequence = sequence
         self._keep = Keep(keep, layers, kinds, dtype)
+        self._count = None if progress is None else Count(progress, self.subject.model)
         self._generation: _Generation | None = None
         self._made: tuple[Run, weakref.ref[Any]] | None = None  # a run, and the cache that it made
         self._changed = ExitStack()
@@ -157,6 +162,8 @@ class Recorder:
 
     def take(self, module: nn.Module, call: Call, output: Tensor, *, door: str, kind: str) -> None:
         """Keep one call that has been read. Part of `CallListener`."""
+        if self._count is not None:
+            self._count.heard()
         name = self._names[id(module)]
         if not kind:
             kind = kind_of(module, name, call.causal)
@@ -190,6 +197,8 @@ class Recorder:
     def begin_run(self, given: dict[str, Any]) -> None:
         """A call of the model begins. Part of `watch.RunListener`."""
         self._running = True
+        if self._count is not None:
+            self._count.begin_run()
         tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
         cache = cache_in(given)
         past = cached_tokens(cache)
@@ -206,17 +215,23 @@ class Recorder:
     def end_run(self, output: Any) -> None:
         """It ended. Part of `watch.RunListener`."""
         self._running = False
+        if self._count is not None and output is not None:
+            self._count.end_run()
         cache = cache_in(getattr(output, "__dict__", {}))
         run = self._runs[-1] if self._runs else None
         if run is not None and run.chain is None and cached_tokens(cache):
             self._made = (run, weakref.ref(cache))
 
-    def begin_generation(self, given: dict[str, Tensor]) -> None:
+    def begin_generation(self, given: dict[str, Tensor], most: int) -> None:
         """`generate` begins. Part of `watch.RunListener`."""
+        if self._count is not None:
+            self._count.begin_generation(most)
         self._generation = _Generation(given)
 
     def end_generation(self, returned: Any, ends: tuple[int, ...]) -> None:
         """It ended. Part of `watch.RunListener`."""
+        if self._count is not None:
+            self._count.end_generation(well=returned is not None)
         generation, self._generation = self._generation, None
         if generation is not None and generation.chain is not None:
             sequences = getattr(returned, "sequences", returned)

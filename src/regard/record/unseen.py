@@ -68,6 +68,12 @@ def unseen(model: nn.Module, seen: Iterable[nn.Module]) -> Unseen:
     return Unseen(tuple(layers), tuple(attentions))
 
 
+def count_attentions(model: nn.Module) -> int:
+    """How many modules are called attention by their class and hold no other such module."""
+    named = [module for module in model.modules() if _is_attention(type(module).__name__)]
+    return sum(not any(has_attention(part) for part in module.children()) for module in named)
+
+
 def has_attention(model: nn.Module) -> bool:
     """Whether a module of the model is called attention by its class."""
     return any(_is_attention(type(module).__name__) for module in model.modules())

@@ -32,8 +32,8 @@ class RunListener(Protocol):
         """It ended, with `output`, or with an error and None."""
         ...
 
-    def begin_generation(self, given: dict[str, Tensor]) -> None:
-        """`generate` begins, with these tensors."""
+    def begin_generation(self, given: dict[str, Tensor], most: int) -> None:
+        """`generate` begins, with these tensors; it may write `most` tokens, 0 where that is not known."""
         ...
 
     def end_generation(self, returned: Any, ends: tuple[int, ...]) -> None:
@@ -108,7 +108,7 @@ def _generating(model: nn.Module, original: Callable[..., Any], listener: RunLis
         tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
         if "inputs" in tensors:
             tensors = {_main_input(model): tensors.pop("inputs"), **tensors}
-        listener.begin_generation(tensors)
+        listener.begin_generation(tensors, _most(model, given))
         returned = None
         try:
             returned = original(*args, **kwargs)
@@ -121,6 +121,13 @@ def _generating(model: nn.Module, original: Callable[..., Any], listener: RunLis
 
 def _main_input(model: nn.Module) -> str:
     return str(getattr(model, "main_input_name", "input_ids"))
+
+
+def _most(model: nn.Module, given: dict[str, Any]) -> int:
+    """How many tokens may be written, by the call or its configuration; 0 where it says otherwise."""
+    configured = given.get("generation_config") or getattr(model, "generation_config", None)
+    most = given.get("max_new_tokens", getattr(configured, "max_new_tokens", None))
+    return most if isinstance(most, int) else 0
 
 
 def _ends(model: nn.Module, given: dict[str, Any]) -> tuple[int, ...]:
