@@ -16,7 +16,6 @@ from by_hand import recording_of
 from long_text import long_recording
 from regard.record.recording import Recording
 from regard.serve.session import Session
-from regard.show.payload import Payload
 from running import running
 
 Open = Callable[..., Any]
@@ -346,12 +345,10 @@ def test_a_learned_sink_is_a_column_of_its_own(visit: Open) -> None:
 
 
 def test_tokens_that_the_model_wrote_are_marked(visit: Open) -> None:
+    recording = recording_of(["Once", "upon", "a", "time"], causal_from=0)
+    recording.sequences["text"] = recording.sequences["text"].written_from(2)
     session = Session()
-    shown = session.show(recording_of(["Once", "upon", "a", "time"], causal_from=0))
-    sequences = {"text": {**shown.header["sequences"]["text"], "generated_from": 2}}
-    session._payloads.clear()
-    session._latest = Payload({**shown.header, "sequences": sequences}, shown.chunks)
-    session._payloads[shown.header["id"]] = session._latest
+    session.show(recording)
     with running(session) as door:
         page = visit(door.link())
         marked = page.get_by_test_id("queries").locator(".generated .word").all_text_contents()

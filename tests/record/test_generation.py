@@ -19,6 +19,7 @@ from transformers import (
 
 import regard
 from regard.errors import InvalidArgument, UnfaithfulRecording
+from regard.show.payload import payload
 
 TOLERANCE = 1e-5  # two float32 ways to the same softmax, cached and not
 SIZES: dict[str, Any] = {
@@ -283,3 +284,42 @@ def test_an_encoder_and_the_steps_of_its_decoder_are_one_recording(beams: int) -
         for layer, expected in enumerate(own.encoder_attentions):
             weights = recording.weights(layer=layer, kind="self", item=item)
             assert (weights - expected[item][:, :length, :length]).abs().max() < TOLERANCE
+
+
+def test_a_recording_knows_which_tokens_the_model_wrote() -> None:
+    model, ids = llama(), prompt(3)
+    mask = torch.ones_like(ids)
+    mask[0, :5] = 0
+    _, recording = generate(model, ids, attention_mask=mask)
+    axis = recording.sequences["text"]
+    assert [axis.generated_from(item) for item in range(3)] == [4, 9, 9]
+    with regard.Recorder(model) as recorder, torch.no_grad():
+        model(ids)
+    assert recorder.recording.sequences["text"].generated_from(0) is None
+    with regard.Recorder(model) as recorder, torch.no_grad():  # the one token written is never read
+        model.generate(ids, attention_mask=mask, max_new_tokens=1, do_sample=False)
+    assert recorder.recording.sequences["text"].generated_from(1) is None
+
+
+def test_what_a_decoder_writes_begins_after_what_it_was_given() -> None:
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 2, "num_heads": 2, "vocab_size": 61}
+    model = T5ForConditionalGeneration(T5Config(**sizes, decoder_start_token_id=0)).eval()
+    for given, first in (({}, 1), ({"decoder_input_ids": prompt(1, 3)}, 3)):
+        with regard.Recorder(model) as recorder:
+            model.generate(prompt(), max_new_tokens=6, do_sample=False, eos_token_id=None, **given)
+        sequences = recorder.recording.sequences
+        assert sequences["target"].generated_from(0) == first
+        assert sequences["text"].generated_from(0) is None
+
+
+def test_a_file_a_page_and_a_figure_know_it_too(tmp_path: Any) -> None:
+    _, recording = generate(llama(), prompt(2))
+    recording.save(tmp_path / "written.regard")
+    opened = regard.open(tmp_path / "written.regard")
+    assert opened.sequences["text"].written == (9, 9)
+    assert payload(opened, item=1).header["sequences"]["text"]["generated_from"] == 9
+    note = regard.heatmap(opened, layer=0, head=0).get_supxlabel()
+    assert note.endswith("tokens from position 9 on were written by the model")
+    with regard.Recorder(llama()) as recorder, torch.no_grad():
+        recorder.subject.model(prompt())
+    assert "generated_from" not in payload(recorder.recording).header["sequences"]["text"]

@@ -175,6 +175,8 @@ def change_header(path: Path, change: Any) -> None:
         lambda _, header: header["sequences"]["text"]["spans"].append([0, 3]),
         lambda _, header: header["sequences"]["text"].update(spans=[[0, 99]]),
         lambda _, header: header["sequences"]["text"]["tokens"][0]["texts"].pop(),
+        lambda _, header: header["sequences"]["text"].update(written=[1, 2]),
+        lambda _, header: header["sequences"]["text"].update(written=[99]),
         lambda _, header: header.update(provenance={"model": "x"}),
         lambda _, header: header.update(provenance=[]),
         lambda _, header: header.pop("sites"),

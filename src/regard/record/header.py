@@ -128,6 +128,7 @@ def _axis_out(axis: Axis) -> dict[str, Any]:
     return {
         "tokens": [asdict(tokens) for tokens in axis.tokens],
         "spans": [[span.start, span.stop] for span in axis.spans],
+        **({"written": list(axis.written)} if any(first is not None for first in axis.written) else {}),
     }
 
 
@@ -138,7 +139,12 @@ def _axis_in(described: dict[str, Any]) -> Axis:
         raise ValueError("tokens and spans")
     if any(span.start < 0 for span in spans):
         raise ValueError("spans")
-    return Axis(tokens, spans)
+    written = tuple(None if first is None else int(first) for first in described.get("written", ()))
+    if written and len(written) != len(spans):
+        raise ValueError("written")
+    if any(first is not None and not 0 <= first < len(s) for first, s in zip(written, spans, strict=False)):
+        raise ValueError("written")
+    return Axis(tokens, spans, written)
 
 
 def _tokens_in(described: dict[str, Any]) -> Tokens:

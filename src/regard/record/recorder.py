@@ -24,8 +24,8 @@ from regard.record.keeping import Keep
 from regard.record.layers import kind_of
 from regard.record.progress import Count, Progress
 from regard.record.recording import Recording
-from regard.record.sequences import Prepared
-from regard.record.stitch import choose, inputs_of, stitch
+from regard.record.sequences import TARGET, TEXT, Prepared
+from regard.record.stitch import choose, inputs_of, prompt_length, stitch
 from regard.record.unseen import has_attention
 from regard.words import say
 
@@ -280,7 +280,13 @@ class Recorder:
             prepared = self.prepared
             if prepared is not None and not encoder_decoder:
                 prepared = prepared.continued(inputs, self.subject.tokenizer)
-            yield join(self.subject, [*before, *stitch(run.chain, chosen)], inputs, prepared)
+            made = join(self.subject, [*before, *stitch(run.chain, chosen)], inputs, prepared)
+            name = TARGET if encoder_decoder else TEXT
+            first = prompt_length(run.chain, encoder_decoder)
+            if run.chain.returned is not None and first and name in made.sequences:
+                written = made.sequences[name].written_from(first)
+                made = replace(made, sequences={**made.sequences, name: written})
+            yield made
             before = []
 
 

@@ -8,7 +8,7 @@ Positions are those of an item's own tokens: padding is not there, whatever the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -60,6 +60,19 @@ class Axis:
 
     tokens: tuple[Tokens, ...]
     spans: tuple[range, ...]
+    written: tuple[int | None, ...] = ()  # of each item the first token that the model wrote itself
+
+    def generated_from(self, item: int) -> int | None:
+        """The first of the item's tokens that the model wrote itself; None where it wrote none."""
+        return self.written[item] if self.written else None
+
+    def written_from(self, position: int) -> Axis:
+        """The same tokens, of which the model wrote those from `position` in the padded tensors on."""
+        firsts = (max(0, position - span.start) for span in self.spans)
+        written = (
+            first if first < len(span) else None for first, span in zip(firsts, self.spans, strict=True)
+        )
+        return replace(self, written=tuple(written))
 
 
 class TopK(NamedTuple):

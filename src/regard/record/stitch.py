@@ -47,7 +47,7 @@ class Chosen:
 def choose(chain: Chain, sequence: int, *, encoder_decoder: bool) -> Chosen:
     """The rows of sequence number `sequence` of each item; all rows where no sequences were returned."""
     steps = chain.steps
-    prompt = _prompt_length(chain, encoder_decoder)
+    prompt = prompt_length(chain, encoder_decoder)
     batch = steps[-1].heard[0].query.shape[0]
     if chain.returned is None or not prompt:
         rows = chain.lineage(torch.arange(batch), len(steps) - 1)
@@ -68,7 +68,7 @@ def choose(chain: Chain, sequence: int, *, encoder_decoder: bool) -> Chosen:
     return Chosen(tuple(rows), tuple(end for *_, end in found), _ids(chain, rows, last + 1))
 
 
-def _prompt_length(chain: Chain, encoder_decoder: bool) -> int:
+def prompt_length(chain: Chain, encoder_decoder: bool) -> int:
     """How many tokens of a returned sequence were there before; 0 when that is not known."""
     if encoder_decoder:
         given = chain.given.get("decoder_input_ids")

@@ -110,7 +110,9 @@ def _of_recording(
     checked = (
         say("figure.checked", error=f"{site.proof.max_error:.0e}") if site.proof.rows else site.proof.note
     )
-    facts = filter(None, (site.kernel, origin.dtype, checked))
+    first = recording.sequences[site.queries].generated_from(item)
+    written = say("figure.written", first=first) if first is not None else ""
+    facts = filter(None, (site.kernel, origin.dtype, checked, written))
     return _picture(
         values,
         lengths=(len(queries), len(keys)),

@@ -185,6 +185,7 @@ def _header(recording: Recording, item: int) -> dict[str, Any]:
                 "tokens": list(tokens.texts),
                 "special": list(tokens.special),
                 "segments": list(tokens.segments),
+                **({} if (first := sequence.generated_from(item)) is None else {"generated_from": first}),
             }
             for name, sequence in recording.sequences.items()
             for tokens in (sequence.tokens[item],)
