@@ -60,7 +60,12 @@ def model(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return SimpleNamespace(name=name)
 
     def record(
-        subject: Any, *texts: str, truncate: bool = False, chat: bool = False, generate: int | None = None
+        subject: Any,
+        *texts: str,
+        truncate: bool = False,
+        chat: bool = False,
+        generate: int | None = None,
+        progress: Any = None,
     ) -> Any:
         asked = {"chat": chat, "generate": generate}
         calls.append((subject.name, *texts, truncate, *(item for item in asked.items() if item[1])))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import subprocess
 import sys
 from collections.abc import Callable
@@ -104,12 +103,17 @@ def test_any_error_of_regard_is_one_line_even_with_line_breaks_in_it(
     assert said.status == 2
 
 
-def test_interrupting_is_not_an_error(say_to: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("language", "line"), [("en", "interrupted."), ("fr", "interrompu.")])
+def test_interrupting_is_one_line_and_no_error(
+    say_to: Run, monkeypatch: pytest.MonkeyPatch, language: str, line: str
+) -> None:
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(regard, "load", interrupt, raising=False)
-    assert say_to("export", "x", "-o", "x.html").status == program.INTERRUPTED
+    said = say_to("export", "x", "-o", "x.html", "--lang", language)
+    assert said.status == program.INTERRUPTED
+    assert said.err.splitlines()[1:] == [f"regard: {line}"]
 
 
 def test_interrupting_while_the_program_is_read_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,20 +158,3 @@ def test_a_missing_extra_is_one_line_with_the_remedy(say_to: Run, monkeypatch: p
     said = say_to("serve")
     assert said.status == 2
     assert "pip install 'regard[app]'" in said.err
-
-
-def test_the_bar_draws_on_a_terminal_and_says_one_line_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.cli.progress import Bar
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    for kind, expected in ((Terminal, "\rminilm"), (io.StringIO, "Downloading minilm (90 MB) …\n")):
-        stream = kind()
-        monkeypatch.setattr(sys, "stderr", stream)
-        with Bar() as bar:
-            bar("minilm", 0, 90_000_000)
-            bar("minilm", 45_000_000, 90_000_000)
-        assert stream.getvalue().startswith(expected)
-        assert ("50%" in stream.getvalue()) == (kind is Terminal)

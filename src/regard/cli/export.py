@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from regard.cli.frame import Command
+from regard.cli.progress import Bar
 from regard.cli.source import Source, output_param, recorded, source_params, taking_source
 from regard.words import say
 
@@ -25,5 +26,6 @@ def _export(source: Source, output: str) -> None:
 
     check_place(output)
     recording, _ = recorded(source)
-    path = regard.export(recording, output)
+    with Bar() as bar:
+        path = regard.export(recording, output, progress=bar)
     click.echo(say("cli.wrote", path=path, size=f"{path.stat().st_size / 1e6:.2f}"))

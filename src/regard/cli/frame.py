@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from regard.words import LANGUAGES, say
@@ -39,6 +41,13 @@ class _InWords:
 
 class Command(_InWords, click.Command):
     """One command."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; Ctrl-C is Abort already here, or click would write an empty line first."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.Abort from None
 
 
 class Group(_InWords, click.Group):

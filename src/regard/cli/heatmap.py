@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from regard.cli.frame import Command
+from regard.cli.progress import Bar
 from regard.cli.source import Source, output_param, place_params, recorded, source_params, taking_source
 from regard.errors import InvalidArgument, MissingExtra
 from regard.words import say
@@ -46,7 +47,9 @@ def _heatmap(
         check_place(output)
     recording, _ = recorded(source)
     window = pyplot.figure() if pyplot else None
-    figure = heatmap(recording, layer=layer or 0, head=head, kind=kind, numbers=numbers, figure=window)
+    with Bar() as bar:
+        place: dict[str, Any] = {"layer": layer or 0, "head": head, "kind": kind}
+        figure = heatmap(recording, **place, numbers=numbers, figure=window, progress=bar)
     if pyplot:
         pyplot.show()
     elif output is not None:

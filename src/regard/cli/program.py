@@ -81,9 +81,9 @@ def run(arguments: Sequence[str]) -> int:
         program().main(list(arguments), prog_name="regard", standalone_mode=False)
     except RegardError as error:
         return _complain(str(error))
-    except click.Abort:
-        return INTERRUPTED
-    except KeyboardInterrupt:
+    except (click.Abort, KeyboardInterrupt):
+        start = "\r" if sys.stderr.isatty() else ""  # over the ^C that the terminal wrote
+        click.echo(f"{start}regard: {say('cli.interrupted')}", err=True)
         return INTERRUPTED
     except click.ClickException as error:
         return _complain(_sentence(error))

@@ -1,4 +1,7 @@
-"""The bar of a download, on stderr: redrawn on a terminal, one line where stderr is a file."""
+"""The bar of whatever takes long, on stderr: redrawn on a terminal; elsewhere one line, and no more.
+
+Recording  ━━━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌   50%  attention 15/30
+"""
 
 from __future__ import annotations
 
@@ -12,38 +15,62 @@ _WIDTH = 24
 
 
 class Bar:
-    """Called with (what, bytes done, bytes in all) by `regard.load(progress=…)`; draws nothing until then."""
+    """A `progress=`, called with (what, done, total), which shows it until its block ends.
 
-    def __init__(self) -> None:
+    `first` stands there until then; where stderr is no terminal it is all that is said.
+    """
+
+    def __init__(self, first: str = "") -> None:
         self._drawn = ""
+        self._said: set[str] = set()
         self._terminal = sys.stderr.isatty()
+        self._first = first
 
-    def __call__(self, what: str, done_bytes: int, total_bytes: int) -> None:
-        line = self._line(what, done_bytes, total_bytes)
-        if line == self._drawn:
-            return
-        if self._terminal:
-            sys.stderr.write("\r" + line.ljust(len(self._drawn)))
-        elif not self._drawn:
+    def __call__(self, what: str, done: int, total: int, /) -> None:
+        """Work: attentions, tokens or rows."""
+        self._draw(
+            _line(say(f"cli.work.{what}"), done, total, say(f"cli.count.{what}", done=_of(done, total)))
+        )
+
+    def download(self, what: str, done_bytes: int, total_bytes: int, /) -> None:
+        """The progress of `regard.load`, in bytes."""
+        if not self._terminal and what not in self._said:
+            self._said.add(what)
             size = f"{total_bytes / 1e6:.0f}" if total_bytes else "?"
             sys.stderr.write(say("cli.downloading", what=what, size=size) + "\n")
-        sys.stderr.flush()
-        self._drawn = line
+        done, total = (f"{count / 1e6:.0f}" if count else "" for count in (done_bytes or 1, total_bytes))
+        size = say("cli.megabytes", size=f"{done}/{total}" if total else done)
+        self._draw(_line(what, done_bytes, total_bytes, size))
 
     def __enter__(self) -> Self:
+        if self._first and not self._terminal:
+            sys.stderr.write(self._first + "\n")
+        self._draw(self._first)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._terminal and self._drawn:
-            sys.stderr.write("\r" + " " * len(self._drawn) + "\r")
+        self._draw("")
+        if self._terminal:
+            sys.stderr.write("\r")
             sys.stderr.flush()
 
-    def _line(self, what: str, done: int, total: int) -> str:
-        if not total:
-            return f"{what}  {say('cli.megabytes', size=f'{done / 1e6:.0f}')}"
-        share = min(done / total, 1.0)
-        bar = ("━" * round(share * _WIDTH)).ljust(_WIDTH, "╌")
-        size = say("cli.megabytes", size=f"{done / 1e6:.0f}/{total / 1e6:.0f}")
-        return f"{what}  {bar}  {share:4.0%}  {size}"
+    def _draw(self, line: str) -> None:
+        if not self._terminal or line == self._drawn:
+            return
+        sys.stderr.write("\r" + line.ljust(len(self._drawn)))
+        sys.stderr.flush()
+        self._drawn = line
+
+
+def _line(what: str, done: int, total: int, count: str) -> str:
+    if not total:
+        return f"{what}  {count}"
+    share = min(done / total, 1.0)
+    bar = ("━" * round(share * _WIDTH)).ljust(_WIDTH, "╌")
+    return f"{what}  {bar}  {share:4.0%}  {count}"
+
+
+def _of(done: int, total: int) -> str:
+    return f"{done}/{total}" if total else str(done)

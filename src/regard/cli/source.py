@@ -111,23 +111,19 @@ def recorded(source: Source) -> tuple[Recording, Subject | None]:
 
         return regard.open(file), None
     texts = source.text()
-    click.echo(say("cli.recording"), err=True)
-    subject = loaded(source.model or DEFAULT_MODEL)
-    import regard
+    with Bar(say("cli.recording")) as bar:
+        import regard
 
-    recording = regard.record(
-        subject, *texts, truncate=source.truncate, chat=source.chat, generate=source.generate
-    )
+        subject: Subject = regard.load(source.model or DEFAULT_MODEL, progress=bar.download)
+        recording = regard.record(
+            subject,
+            *texts,
+            truncate=source.truncate,
+            chat=source.chat,
+            generate=source.generate,
+            progress=bar,
+        )
     return recording, subject
-
-
-def loaded(name: str) -> Subject:
-    """The model `name`, with a bar on stderr while it is downloaded."""
-    import regard
-
-    with Bar() as bar:
-        subject: Subject = regard.load(name, progress=bar)
-    return subject
 
 
 def _read(file: str) -> str:

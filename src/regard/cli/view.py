@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from regard.cli.frame import Command
+from regard.cli.progress import Bar
 from regard.cli.serve import server, server_params, start
 from regard.cli.source import DEFAULT_MODEL, Source, place_params, recorded, source_params, taking_source
 from regard.words import say
@@ -32,6 +33,7 @@ def _view(
         if (layer, head, kind) != (None, None, None):  # refuse at once what the model does not have
             recording.weights(layer=layer or 0, head=head, kind=kind, rows=slice(0, 1))
         session = session_class(model=source.model or recording.provenance.model or DEFAULT_MODEL)
-        session.show(recording, subject)
+        with Bar() as bar:
+            session.show(recording, subject, progress=bar)
         state = {"layer": layer, "head": head, "kind": kind}
         start(session, door, state=state, browser=browser)

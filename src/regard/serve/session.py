@@ -19,6 +19,7 @@ from regard.words import say
 
 if TYPE_CHECKING:
     from regard.models.loading import Subject
+    from regard.record.progress import Progress
     from regard.record.recording import Recording
 
 MAX_CHARACTERS = 200_000
@@ -46,9 +47,11 @@ class Session:
         self._subject: tuple[str, Subject] | None = None
         self._busy = threading.Lock()  # one model runs at a time
 
-    def show(self, recording: Recording, subject: Subject | None = None) -> Payload:
+    def show(
+        self, recording: Recording, subject: Subject | None = None, *, progress: Progress | None = None
+    ) -> Payload:
         """Put a recording on screen; `subject`, the model that made it, is kept for the next text."""
-        shown = payload(recording, tiled=True)
+        shown = payload(recording, tiled=True, progress=progress)
         name = secrets.token_urlsafe(6)
         shown = Payload({**shown.header, "id": name}, shown.chunks)
         self._payloads[name] = self._latest = shown

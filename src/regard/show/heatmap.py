@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.attend.mask import Mask
 from regard.errors import InvalidArgument, MissingExtra
+from regard.record.progress import Progress, telling
 from regard.record.recording import Recording
 from regard.show.files import write_atomically
 from regard.words import say
@@ -42,6 +43,7 @@ def heatmap(
     numbers: bool = False,
     title: str | None = None,
     figure: Figure | None = None,
+    progress: Progress | None = None,
 ) -> Figure:
     """Draw weights as a matrix with token labels, a scale and a line that says where they come from.
 
@@ -54,6 +56,7 @@ def heatmap(
         numbers: write every value into its cell (at most 64 tokens).
         title: a title of your own.
         figure: an empty figure to draw into; a new one when not given.
+        progress: called with ("overview", rows done, rows in all) where a long recording is pooled.
 
     Returns:
         A matplotlib Figure that no window manages: `figure.savefig("name.pdf")`, or show it in a notebook.
@@ -70,7 +73,8 @@ def heatmap(
     except ImportError as error:
         raise MissingExtra(say("errors.missing_extra", package="matplotlib", extra="figures")) from error
     if isinstance(source, Recording):
-        picture = _of_recording(source, layer=layer or 0, head=head, kind=kind, item=item)
+        where: dict[str, Any] = {"layer": layer or 0, "kind": kind, "item": item}
+        picture = _of_recording(source, head, where, telling(progress))
     elif isinstance(source, Mask):
         picture = _of_mask(source, lengths)
     else:
@@ -93,19 +97,22 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     return write_atomically(path, content.getvalue())
 
 
-def _of_recording(
-    recording: Recording, *, layer: int, head: int | None, kind: str | None, item: int
-) -> Picture:
+def _of_recording(recording: Recording, head: int | None, where: dict[str, Any], tell: Progress) -> Picture:
     """All heads of a layer, or one: exact where cells can be seen, else the largest weight of each block."""
+    layer, kind, item = where["layer"], where["kind"], where["item"]
     site = recording.site(layer=layer, kind=kind)
     queries = recording.tokens(item=item, side="query", site=site).texts
     keys = recording.tokens(item=item, side="key", site=site).texts
-    where: dict[str, Any] = {"layer": layer, "kind": kind, "item": item}
     if max(len(queries), len(keys)) <= MOST_CELLS:
         values = _heads_first(recording.weights(head=head, **where))
     else:
         heads = range(site.heads) if head is None else (head,)
-        values = torch.stack([recording.overview(head=one, size=MOST_CELLS, **where) for one in heads])
+        values = torch.stack(
+            [
+                recording.overview(head=one, size=MOST_CELLS, progress=_part(tell, i, len(heads)), **where)
+                for i, one in enumerate(heads)
+            ]
+        )
     origin = recording.provenance
     checked = (
         say("figure.checked", error=f"{site.proof.max_error:.0e}") if site.proof.rows else site.proof.note
@@ -121,6 +128,11 @@ def _of_recording(
         queries=queries,
         keys=keys,
     )
+
+
+def _part(tell: Progress, number: int, count: int) -> Progress:
+    """The progress of one of `count` equal parts, told as that of the whole."""
+    return lambda what, done, total: tell(what, number * total + done, count * total)
 
 
 def _of_weights(weights: Float[Tensor, "*h q k"], head: int | None) -> Picture:

@@ -21,17 +21,21 @@ from regard.words import say
 if TYPE_CHECKING:
     import os
 
+    from regard.record.progress import Progress
     from regard.record.recording import Recording
 
 _DATA = re.compile(r'(<script type="application/json" id="regard-data">).*?(</script>)', re.DOTALL)
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
-def export(recording: Recording, path: str | os.PathLike[str], *, item: int = 0) -> Path:
+def export(
+    recording: Recording, path: str | os.PathLike[str], *, item: int = 0, progress: Progress | None = None
+) -> Path:
     """Write the view of a recording as one HTML file and return its path.
 
     The file opens offline, weighs about a third of a byte per weight or less, and shows every weight within
     0.002. It is written beside its final name and renamed, so an old file stays whole until the new one is.
+    `progress` is called with ("packing", attentions done, attentions in all).
 
     Raises TooLong when the recording holds more weights than one file should, OutputError when the file
     cannot be written or the front end is missing from the installation.
@@ -40,7 +44,7 @@ def export(recording: Recording, path: str | os.PathLike[str], *, item: int = 0)
 
         regard.export(regard.record(regard.load("minilm"), "The quick brown fox."), "fox.html")
     """
-    page = html(payload(recording, item=item))
+    page = html(payload(recording, item=item, progress=progress))
     return write_atomically(path, page.encode())
 
 

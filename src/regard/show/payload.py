@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RecordingError, TooLong
+from regard.record.progress import Progress, telling
 from regard.show.readings import sink_weights
 from regard.words import say
 
@@ -57,12 +58,15 @@ class Payload:
         return any(site.get("tiled") for site in self.header["sites"])
 
 
-def payload(recording: Recording, *, item: int = 0, tiled: bool = False) -> Payload:
+def payload(
+    recording: Recording, *, item: int = 0, tiled: bool = False, progress: Progress | None = None
+) -> Payload:
     """Everything that a page shows of one item of a recording.
 
     With `tiled`, sites of more than 1024 queries or keys have an empty chunk, and so have all sites of a
     recording of more than 64 million weights: the page asks for their tiles. Without, it raises TooLong for
-    more than 64 million weights. Raises RecordingError when a weight is not a number.
+    more than 64 million weights. Raises RecordingError when a weight is not a number. `progress` is called
+    with ("packing", sites done, sites in all).
     """
     sites = recording.sites
     shapes = [_shape(recording, site, item) for site in sites]
@@ -85,8 +89,16 @@ def payload(recording: Recording, *, item: int = 0, tiled: bool = False) -> Payl
         return encode(weights, floor)
 
     # zlib and torch release the interpreter lock, so threads use every core.
+    tell, results = telling(progress), list[tuple[bytes, float]]()
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
-        results = list(threads.map(encoded, sites, large))
+        try:
+            for result in threads.map(encoded, sites, large):
+                tell("packing", len(results), len(sites))
+                results.append(result)
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    tell("packing", len(sites), len(sites))
     described = [
         {
             **_describe(site),
