@@ -59,15 +59,12 @@ def model(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
             raise regard.errors.UnknownModel("There is no model nowhere.")
         return SimpleNamespace(name=name)
 
-    def record(
-        subject: Any,
-        *texts: str,
-        truncate: bool = False,
-        chat: bool = False,
-        generate: int | None = None,
-        progress: Any = None,
-    ) -> Any:
-        asked = {"chat": chat, "generate": generate}
+    def record(subject: Any, *texts: str, truncate: bool = False, **options: Any) -> Any:
+        asked = {
+            name: value
+            for name, value in options.items()
+            if name != "progress" and (name, value) != ("keep", "qk")
+        }
         calls.append((subject.name, *texts, truncate, *(item for item in asked.items() if item[1])))
         return recording_of(" ".join(texts).split())
 

@@ -189,8 +189,8 @@ def test_headers_that_do_not_fit_together_are_refused(stored: Path, change: Any)
 
 
 def test_a_newer_version_is_refused_by_its_name(stored: Path) -> None:
-    change_header(stored, lambda metadata, _: metadata.update(version="2"))
-    with pytest.raises(DamagedFile, match=r"written by a newer Regard \(format 2; this one reads up to 1\)"):
+    change_header(stored, lambda metadata, _: metadata.update(version="3"))
+    with pytest.raises(DamagedFile, match=r"written by a newer Regard \(format 3; this one reads up to 2\)"):
         regard.open(stored)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -62,6 +63,10 @@ class Mask(ABC):
     def natural_lengths(self) -> Lengths | None:
         """The lengths that the rule's own tensors imply, if any."""
         return None
+
+    def of_heads(self, heads: Sequence[int]) -> Mask:
+        """The rule for some heads alone, numbered anew in this order; itself where all heads share it."""
+        return self
 
     def __and__(self, other: Mask) -> Mask:
         return And(self, other) if isinstance(other, Mask) else NotImplemented
@@ -175,6 +180,10 @@ class And(Mask, rule="and"):
     def natural_lengths(self) -> Lengths | None:
         return self.left.natural_lengths() or self.right.natural_lengths()
 
+    def of_heads(self, heads: Sequence[int]) -> Mask:
+        left, right = self.left.of_heads(heads), self.right.of_heads(heads)
+        return self if left is self.left and right is self.right else And(left, right)
+
     def __repr__(self) -> str:
         return f"({self.left!r} & {self.right!r})"
 
@@ -194,6 +203,10 @@ class Or(Mask, rule="or"):
     def natural_lengths(self) -> Lengths | None:
         return self.left.natural_lengths() or self.right.natural_lengths()
 
+    def of_heads(self, heads: Sequence[int]) -> Mask:
+        left, right = self.left.of_heads(heads), self.right.of_heads(heads)
+        return self if left is self.left and right is self.right else Or(left, right)
+
     def __repr__(self) -> str:
         return f"({self.left!r} | {self.right!r})"
 
@@ -212,8 +225,21 @@ class Not(Mask, rule="not"):
     def natural_lengths(self) -> Lengths | None:
         return self.of.natural_lengths()
 
+    def of_heads(self, heads: Sequence[int]) -> Mask:
+        of = self.of.of_heads(heads)
+        return self if of is self.of else Not(of)
+
     def __repr__(self) -> str:
         return f"~{self.of!r}"
+
+
+def of_heads(tensor: Tensor, heads: Sequence[int]) -> Tensor:
+    """Of a tensor (…, h, rows, cols) the given heads; the tensor itself where it has none, or one for all."""
+    if tensor.ndim < 3 or tensor.shape[-3] == 1:
+        return tensor
+    if tensor.stride(-3) == 0:  # expanded: one for all, again
+        return tensor.narrow(-3, 0, 1)
+    return tensor.index_select(-3, torch.tensor(heads, dtype=torch.long, device=tensor.device))
 
 
 def _short(value: object) -> str:

@@ -10,13 +10,14 @@ random ones.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from regard.attend.mask import Lengths, PositionMask
+from regard.attend.mask import Lengths, Mask, PositionMask, of_heads
 from regard.attend.mask_rules import _refuse_counts, _refuse_dtype
 from regard.errors import InvalidArgument
 
@@ -83,6 +84,10 @@ class Blocks(BlockMask, rule="blocks"):
 
     def natural_lengths(self) -> Lengths | None:
         return self.tensor.shape[-1] * self.size, self.tensor.shape[-1] * self.size
+
+    def of_heads(self, heads: Sequence[int]) -> Mask:
+        tensor = of_heads(self.tensor, heads)
+        return self if tensor is self.tensor else Blocks(tensor, self.size)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,13 +12,14 @@ Strided patterns: Child et al. 2019, "Generating Long Sequences with Sparse Tran
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from regard.attend.mask import Lengths, Mask, PositionMask
+from regard.attend.mask import Lengths, Mask, PositionMask, of_heads
 from regard.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -221,6 +222,10 @@ class Dense(Mask, rule="dense"):
 
     def natural_lengths(self) -> Lengths | None:
         return self.tensor.shape[-2], self.tensor.shape[-1]
+
+    def of_heads(self, heads: Sequence[int]) -> Mask:
+        tensor = of_heads(self.tensor, heads)
+        return self if tensor is self.tensor else Dense(tensor)
 
 
 def _refuse_dtype(name: str, tensor: Tensor) -> None:

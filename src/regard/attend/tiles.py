@@ -111,6 +111,10 @@ class Scores:
         """exp(s − lse) on a rectangle; a row with no allowed key is 0."""
         return self.tile(rows, cols).sub_(_subtractable(lse)[:, :, None]).exp_()
 
+    def sink(self, lse: Float[Tensor, "h r"]) -> Float[Tensor, "h r"]:
+        """What each row gives to the learned sink of its head: exp(sink − lse); 0 where there are none."""
+        return torch.zeros_like(lse) if self.sinks is None else (self.sinks[:, None].to(lse) - lse).exp()
+
     def _products(self, rows: slice, cols: slice) -> Float[Tensor, "h r c"]:
         """scale · q·k on a rectangle; grouped query heads share one product with their key head."""
         query = self.query[:, rows].to(self.dtype) * self.scale  # (h, r, d)

@@ -48,7 +48,7 @@ def _heatmap(
     recording, _ = recorded(source)
     window = pyplot.figure() if pyplot else None
     with Bar() as bar:
-        place: dict[str, Any] = {"layer": layer or 0, "head": head, "kind": kind}
+        place: dict[str, Any] = {"layer": layer, "head": head, "kind": kind}
         figure = heatmap(recording, **place, numbers=numbers, figure=window, progress=bar)
     if pyplot:
         pyplot.show()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "minilm"
 KINDS = ("self", "causal", "cross")
+FORMS = ("qk", "weights", "top_k")
+DTYPES = ("float32", "float16", "bfloat16")
+CHOICES = ("layers", "heads", "kinds", "keep", "top", "dtype")
 RECORDING_SUFFIX = ".regard"
 
 
@@ -35,6 +39,12 @@ class Source:
     truncate: bool = False
     chat: bool = False
     generate: int | None = None
+    layers: tuple[int, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    kinds: tuple[str, ...] | None = None
+    keep: str | None = None
+    top: int | None = None
+    dtype: str | None = None
 
     def recording_file(self) -> str | None:
         """The recording that is asked for, or None when a text is."""
@@ -45,7 +55,18 @@ class Source:
             raise InvalidArgument(say("cli.error.recording_and_text", file=named[0]))
         if self.model is not None:
             raise InvalidArgument(say("cli.error.recording_and_model", file=named[0]))
+        if chosen := [name for name in CHOICES if getattr(self, name) is not None]:
+            raise InvalidArgument(say("cli.error.recording_and_choice", file=named[0], option=chosen[0]))
         return named[0]
+
+    def choice(self) -> dict[str, Any]:
+        """What of the recording is kept, as `regard.record` takes it."""
+        import torch
+
+        what = self.keep or ("qk" if self.top is None else "top_k")
+        dtype = None if self.dtype is None else getattr(torch, self.dtype)
+        where = {"layers": self.layers, "heads": self.heads, "kinds": self.kinds}
+        return {**where, "keep": what, "k": self.top, "dtype": dtype}
 
     def text(self) -> tuple[str, ...]:
         """The text, or the two of a pair."""
@@ -74,8 +95,45 @@ def source_params() -> list[click.Parameter]:
         click.Option(
             ["--generate"], type=click.IntRange(min=1), metavar="N", help=say("cli.option.generate")
         ),
+        *_choice_params(),
         lang_option(),
     ]
+
+
+def _choice_params() -> list[click.Parameter]:
+    """What of a new recording is kept."""
+    return [
+        click.Option(["--layers"], callback=_numbers, metavar="0,3-5", help=say("cli.option.layers")),
+        click.Option(["--heads"], callback=_numbers, metavar="0,3-5", help=say("cli.option.heads")),
+        click.Option(["--kinds"], callback=_kinds, metavar="self,…", help=say("cli.option.kinds")),
+        click.Option(["--keep"], type=click.Choice(FORMS), help=say("cli.option.keep")),
+        click.Option(["--top"], type=click.IntRange(min=1), metavar="N", help=say("cli.option.top")),
+        click.Option(["--dtype"], type=click.Choice(DTYPES), help=say("cli.option.dtype")),
+    ]
+
+
+def _numbers(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    """Numbers and ranges: 0,3-5 is 0, 3, 4 and 5."""
+    if value is None:
+        return None
+    found: set[int] = set()
+    for part in value.split(","):
+        written = re.fullmatch(r"\s*(\d{1,5})(?:\s*-\s*(\d{1,5}))?\s*", part)
+        first, last = (int(written[1]), int(written[2] or written[1])) if written else (1, 0)
+        if last < first:
+            raise InvalidArgument(say("cli.error.bad_numbers", option=param.name, got=value))
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
+
+
+def _kinds(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Kinds of attention, with commas between them."""
+    if value is None:
+        return None
+    kinds = tuple(part.strip() for part in value.split(","))
+    if wrong := [kind for kind in kinds if kind not in KINDS]:
+        raise InvalidArgument(say("cli.error.bad_kinds", known=", ".join(KINDS), got=wrong[0]))
+    return kinds
 
 
 def place_params() -> list[click.Parameter]:
@@ -95,7 +153,7 @@ def output_param(*, required: bool, help_key: str) -> click.Option:
 
 
 def taking_source(function: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take one Source instead of its five arguments."""
+    """Let a command take one Source instead of its many arguments."""
 
     def called(**given: Any) -> None:
         source = Source(**{name: given.pop(name) for name in Source.__dataclass_fields__})
@@ -122,6 +180,7 @@ def recorded(source: Source) -> tuple[Recording, Subject | None]:
             chat=source.chat,
             generate=source.generate,
             progress=bar,
+            **source.choice(),
         )
     return recording, subject
 

@@ -31,7 +31,8 @@ def _view(
     with bind(port) as door:  # before minutes of loading: a port in use is said at once
         recording, subject = recorded(source)
         if (layer, head, kind) != (None, None, None):  # refuse at once what the model does not have
-            recording.weights(layer=layer or 0, head=head, kind=kind, rows=slice(0, 1))
+            at = recording.first_layer(kind) if layer is None else layer
+            recording.weights(layer=at, head=head, kind=kind, rows=slice(0, 1))
         session = session_class(model=source.model or recording.provenance.model or DEFAULT_MODEL)
         with Bar() as bar:
             session.show(recording, subject, progress=bar)

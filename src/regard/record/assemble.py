@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -16,7 +17,9 @@ from regard.errors import UnfaithfulRecording
 from regard.models.loading import Subject
 from regard.record import intercept, pieces, proof
 from regard.record.call import Call
+from regard.record.choosing import Calls, LeftOut, check
 from regard.record.generation import Chain, Position
+from regard.record.heads import Cut
 from regard.record.layers import names_of_calls, numbers_of
 from regard.record.recording import Provenance, Recording
 from regard.record.rule import rule_of
@@ -55,6 +58,7 @@ class Heard:
     rule: Mask | None = None
     door: str = "interface"
     position: Position | None = None  # in a chain of steps
+    heads: Cut | None = None  # which are kept; None is all
 
     @classmethod
     def of(
@@ -65,8 +69,12 @@ class Heard:
         evidence: proof.Evidence | None,
         door: str = "interface",
         position: Position | None = None,
+        heads: Cut | None = None,
     ) -> Self:
         """Keep what is needed of `call`, detached from any graph."""
+        place = pieces.Place.of(call.query)  # of the whole, before it is cut
+        if heads is not None:
+            call = heads.call(call)
         query, key = _own(call.query), _own(call.key)
         return cls(
             name=name,
@@ -83,10 +91,11 @@ class Heard:
             dropout=call.dropout,
             evidence=evidence,
             versions=(_version(query), _version(key)),
-            place=pieces.Place.of(call.query),
+            place=place,
             rule=call.rule,
             door=door,
             position=position,
+            heads=heads,
         )
 
     @property
@@ -102,13 +111,16 @@ class Run:
 
     inputs: dict[str, Tensor]
     heard: list[Heard] = field(default_factory=list)
+    calls: Calls = field(default_factory=Calls)
     chain: Chain | None = None  # the steps of a generation, which hold what was heard
     apart: bool = False  # a part of the model, called by itself
 
     @property
     def empty(self) -> bool:
         """Whether nothing was heard."""
-        return not self.heard and not (self.chain and any(step.heard for step in self.chain.steps))
+        if self.chain and any(step.heard or step.calls.left_out for step in self.chain.steps):
+            return False
+        return not self.heard and not self.calls.left_out
 
 
 @dataclass(frozen=True)
@@ -129,11 +141,6 @@ class Part:
         return says if says in ("causal", "cross") else _kind_by_mask(self)
 
 
-def assemble(subject: Subject, run: Run, prepared: Prepared | None) -> Recording:
-    """The Recording of a run; raises `UnfaithfulRecording` for the first site that does not agree."""
-    return join(subject, parts_of(run.heard), run.inputs, prepared)
-
-
 def parts_of(calls: list[Heard]) -> list[Part]:
     """The sites that the calls of one run are of."""
     looks = _looks(calls)
@@ -147,11 +154,19 @@ def parts_of(calls: list[Heard]) -> list[Part]:
 
 
 def join(
-    subject: Subject, parts: list[Part], inputs: dict[str, Tensor], prepared: Prepared | None
+    subject: Subject,
+    parts: list[Part],
+    inputs: dict[str, Tensor],
+    prepared: Prepared | None,
+    left_out: Sequence[LeftOut] = (),
 ) -> Recording:
-    """The Recording of all sites of a model that was given `inputs`."""
+    """The Recording of all sites of a model that was given `inputs`, but for those that were left out.
+
+    Raises `UnfaithfulRecording` for the first site that does not agree.
+    """
     names = names_of_calls(subject.model, [part.calls[0].name for part in parts])
     kinds = [part.kind for part in parts]
+    check(subject.name, names, kinds, left_out)
     layers = numbers_of(names, kinds)
     encoder_decoder = bool(getattr(getattr(subject.model, "config", None), "is_encoder_decoder", False))
     sequences = Sequences(inputs, subject.tokenizer, prepared, encoder_decoder=encoder_decoder)
@@ -176,10 +191,13 @@ def join(
                 queries=queries,
                 keys=keys,
                 proof=_together([_prove(call) for call in part.calls]),
+                cut=None if one.heads is None else (one.heads.numbers, one.heads.total),
             )
         )
     return Recording(
-        tuple(sites), sequences.axes, _provenance(subject, sites, prepared, _ran_otherwise(subject, parts))
+        tuple(sites),
+        sequences.axes,
+        _provenance(subject, sites, prepared, _ran_otherwise(subject, parts), left_out),
     )
 
 
@@ -275,9 +293,14 @@ def _version(tensor: Tensor) -> int:
 
 
 def _provenance(
-    subject: Subject, sites: list[Site], prepared: Prepared | None, notes: tuple[str, ...]
+    subject: Subject,
+    sites: list[Site],
+    prepared: Prepared | None,
+    notes: tuple[str, ...],
+    left_out: Sequence[LeftOut],
 ) -> Provenance:
     query = sites[0].query
+    seen = [*(site.name for site in sites), *(one.name for one in left_out)]
     versions = {"regard": regard.__version__, "torch": str(torch.__version__)}
     if (transformers := sys.modules.get("transformers")) is not None:
         versions["transformers"] = str(transformers.__version__)
@@ -297,7 +320,7 @@ def _provenance(
         notes=(
             *notes,
             *_fast_path(subject, sites),
-            *unseen(subject.model, [subject.model.get_submodule(site.name) for site in sites]).notes(),
+            *unseen(subject.model, [subject.model.get_submodule(name) for name in seen]).notes(),
         ),
     )
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UnfaithfulRecording
+from regard.record.choosing import Calls
 from regard.words import say
 
 if TYPE_CHECKING:
@@ -51,14 +52,14 @@ class Step:
     past: int
     inputs: dict[str, Tensor]
     heard: list[Heard] = field(default_factory=list)
+    calls: Calls = field(default_factory=Calls)
     order: Int[Tensor, " b"] | None = None  # the row that each row of the next step continues
     keep: int = 1 << 62  # tokens of this step that the cache did not forget later
 
     @property
     def count(self) -> int:
         """Tokens that this step added and that were kept."""
-        longest = max((h.query.shape[2] for h in self.heard if h.kind != "cross"), default=0)
-        return min(self.keep, longest)
+        return min(self.keep, self.calls.queries)
 
     @property
     def stop(self) -> int:
@@ -81,10 +82,12 @@ class Chain:
         """Whether `cache` is the one that these steps filled."""
         return self._cache is not None and self._cache() is cache
 
-    def adopt(self, inputs: dict[str, Tensor], heard: list[Heard]) -> None:
+    def adopt(self, inputs: dict[str, Tensor], heard: list[Heard], calls: Calls) -> None:
         """Take a call that made the cache itself as the first step."""
         at = [Position(0, 0, 0, h.key.shape[2]) for h in heard]
-        self.steps = [Step(0, inputs, [replace(h, position=p) for h, p in zip(heard, at, strict=True)])]
+        self.steps = [
+            Step(0, inputs, [replace(h, position=p) for h, p in zip(heard, at, strict=True)], calls)
+        ]
 
     def begin(self, past: int, inputs: dict[str, Tensor]) -> Step:
         """A new step on `past` tokens; what lies beyond them in earlier steps is forgotten."""
@@ -129,7 +132,7 @@ class Chain:
         """Compare the keys of the last step, which hold those of all, with what was kept."""
         if len(self.steps) > 1:
             for site, key in self.last_keys.items():
-                stop = self.steps[-1].past + self.steps[-1].heard[0].query.shape[2]
+                stop = self.steps[-1].past + self.steps[-1].calls.queries
                 self._compare(site, key, max(0, stop - key.shape[2]), self.steps[-1].past)
         self.last_keys.clear()
 
@@ -158,6 +161,7 @@ class Chain:
             if start >= stop:
                 continue
             old, new = heard.key[:, :, start - at : stop - at], key[:, :, start - origin : stop - origin]
+            new = new if heard.heads is None else heard.heads.keys(new)
             if any(s.order is not None for s in self.steps):
                 old = old.index_select(0, row)
             if not torch.equal(old, new):

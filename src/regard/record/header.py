@@ -9,16 +9,18 @@ from dataclasses import asdict
 from math import isfinite, isnan
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.attend import masks
+from regard.attend.kept import Largest
 from regard.attend.mask import Mask
 from regard.record.recording import Axis, Provenance, Recording
 from regard.record.site import NAN, Proof, Site
 from regard.record.tokens import Tokens
 
 FORMAT = "regard.recording"
-VERSION = 1
+VERSION = 2  # the newest that is read; written only where a file holds what version 1 did not know
 
 _PLAIN = ("name", "layer", "kind", "scale", "softcap", "kernel", "door", "queries", "keys")
 
@@ -41,6 +43,12 @@ def to_header(recording: Recording) -> tuple[dict[str, Any], dict[str, Tensor]]:
         tensors[f"site.{i}.query"], tensors[f"site.{i}.key"] = site.query, site.key
         if (lse := site.lse_if_known) is not None:
             tensors[f"site.{i}.lse"] = lse
+        if site.cut is not None:
+            described["head_numbers"], described["all_heads"] = list(site.head_numbers), site.all_heads
+        if site.largest is not None:
+            described["left_out"] = site.largest.left_out
+            tensors[f"site.{i}.positions"] = site.largest.positions
+            tensors[f"site.{i}.weights"] = site.largest.weights
         if site.sinks is not None:
             tensors[f"site.{i}.sinks"] = site.sinks
         if site.mask is not None:
@@ -63,6 +71,11 @@ def to_header(recording: Recording) -> tuple[dict[str, Any], dict[str, Tensor]]:
         },
         tensors,
     )
+
+
+def version_of(header: dict[str, Any]) -> int:
+    """The oldest version that can read this: some heads, or only the largest weights, came with 2."""
+    return 2 if any("head_numbers" in site or "left_out" in site for site in header["sites"]) else 1
 
 
 def from_header(header: dict[str, Any], tensors: dict[str, Tensor]) -> Recording:
@@ -90,6 +103,10 @@ def _site_in(
 ) -> Site:
     proof = described["proof"]
     error = proof["max_error"]
+    largest = None
+    if "left_out" in described:
+        kept = tensors[f"site.{i}.positions"], tensors[f"site.{i}.weights"]
+        largest = Largest(*kept, float(described["left_out"]))
     site = Site(
         **{name: described[name] for name in _PLAIN},
         query=tensors[f"site.{i}.query"],
@@ -97,14 +114,22 @@ def _site_in(
         sinks=tensors.get(f"site.{i}.sinks"),
         mask=rules[described["mask"]] if "mask" in described else None,
         bias=tensors[described["bias"]] if "bias" in described else None,
+        cut=_cut_in(described) if "head_numbers" in described else None,
+        largest=largest,
         proof=Proof(int(proof["rows"]), NAN if error is None else float(error), str(proof["note"])),
     )
     _check_site(site, sequences)
+    if largest is not None and f"site.{i}.lse" not in tensors:
+        raise ValueError(f"lse of site {i}")
     if (lse := tensors.get(f"site.{i}.lse")) is not None:
         if lse.shape != site.query.shape[:3]:
             raise ValueError(f"lse of site {i}: {tuple(lse.shape)}")
         site.know_lse(lse)
     return site
+
+
+def _cut_in(described: dict[str, Any]) -> tuple[tuple[int, ...], int]:
+    return tuple(map(int, described["head_numbers"])), int(described["all_heads"])
 
 
 def _check_site(site: Site, sequences: dict[str, Axis]) -> None:
@@ -113,6 +138,13 @@ def _check_site(site: Site, sequences: dict[str, Axis]) -> None:
     key_b, g, k, key_d = site.key.shape
     if (key_b, key_d) != (b, d) or h % g or not isfinite(site.scale) or type(site.layer) is not int:
         raise ValueError(f"shapes of {site.name}: {tuple(site.query.shape)}, {tuple(site.key.shape)}")
+    numbers = site.head_numbers
+    if len(numbers) != h or list(numbers) != sorted({n for n in numbers if 0 <= n < site.all_heads}):
+        raise ValueError(f"heads of {site.name}: {numbers} of {site.all_heads}")
+    if (kept := site.largest) is not None:
+        shapes = {tuple(kept.positions.shape), tuple(kept.weights.shape)}
+        if shapes != {(b, h, q, kept.count)} or kept.positions.dtype != torch.int32:
+            raise ValueError(f"weights of {site.name}: {shapes}")
     for axis, length in ((sequences[site.queries], q), (sequences[site.keys], k)):
         if len(axis.tokens) != b or any(span.stop > length for span in axis.spans):
             raise ValueError(f"tokens of {site.name}")

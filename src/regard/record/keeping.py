@@ -1,28 +1,38 @@
-"""What is kept of a recording: which sites, whether queries and keys or weights, and in how many bits.
+"""What is kept of a recording: which attentions and heads, in what form, and in how many bits.
 
     keep="qk":       2 · n · d numbers a head, from which every weight follows
     keep="weights":  n · n numbers a head, as logits log w: for short texts, or where queries must not leave
+    keep="top_k":    2 · n · k numbers a head: the k largest weights of each row, exactly; the rest is unknown
 
-Fewer bits cost exactness. The largest difference that they make to a weight is measured on rows spread over
-each site, and said in the provenance: what a reader sees is never less exact than it says.
+What is not wanted is left out while the model runs where that is certain (choosing.py), else here, after it.
+Sites are changed in place, one after another, so that the queries and keys of one are free before the next.
+
+Fewer bits and fewer weights cost exactness. What they cost is measured, and said in the provenance: what a
+reader sees is never less exact than it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
+from regard.attend.kept import Largest, largest_of
 from regard.errors import InvalidArgument, TooLong
+from regard.record.heads import Cut
 from regard.record.recording import Recording
 from regard.record.site import Site
 from regard.words import say
 
+Form: TypeAlias = Literal["qk", "weights", "top_k"]
+
 KINDS = ("self", "causal", "cross")
+FORMS: tuple[Form, ...] = ("qk", "weights", "top_k")
 MOST_WEIGHTS = 1 << 28
+LARGEST = 32  # weights of a row that keep="top_k" keeps
 _ROWS = 8  # of each site, on which the error of fewer bits is measured
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -31,37 +41,67 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 class Keep:
     """What is kept: `None` is everything, in the number type that ran."""
 
-    what: Literal["qk", "weights"] = "qk"
+    what: Form = "qk"
     layers: Collection[int] | None = None
+    heads: Collection[int] | None = None
     kinds: Collection[str] | None = None
+    k: int | None = None
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        if self.what not in ("qk", "weights"):
-            raise InvalidArgument(f"keep must be 'qk' or 'weights'; got {self.what!r}.")
+        if self.what not in FORMS:
+            raise InvalidArgument(f"keep must be 'qk', 'weights' or 'top_k'; got {self.what!r}.")
         if self.dtype is not None and self.dtype not in _DTYPES:
             names = ", ".join(map(str, _DTYPES))
             raise InvalidArgument(f"dtype must be one of {names}; got {self.dtype}.")
+        for name in ("layers", "heads"):
+            numbers = getattr(self, name)
+            if numbers is not None and not _are_numbers(numbers):
+                raise InvalidArgument(f"{name} must be numbers, such as {name}=[0, 3]; got {numbers!r}.")
+        if isinstance(self.kinds, str):
+            raise InvalidArgument(f"kinds must be several, such as kinds=[{self.kinds!r}]; got a string.")
         for kind in self.kinds or ():
             if kind not in KINDS:
                 raise InvalidArgument(f"kinds must be of {', '.join(KINDS)}; got {kind!r}.")
+        if self.k is not None and self.what != "top_k":
+            raise InvalidArgument(f"k goes with keep='top_k'; got k={self.k!r} with keep={self.what!r}.")
+        if self.k is not None and (not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 1):
+            raise InvalidArgument(f"k must be a number of weights, at least 1; got {self.k!r}.")
 
-    def of(self, recording: Recording) -> Recording:
-        """The part of `recording` that is kept.
+    def wants(self, layer: int, kind: str) -> bool:
+        """Whether an attention is of the layers and kinds that are kept."""
+        return (self.layers is None or layer in self.layers) and (self.kinds is None or kind in self.kinds)
 
-        Raises InvalidArgument when a layer or kind is asked for that there is not, or weights of a site with
-        sinks.
+    def check(self, layers: Iterable[int], kinds: Iterable[str], heads: int) -> None:
+        """Raise InvalidArgument for a layer or kind that the model lacks, or a head beyond `heads`."""
+        there, of = sorted(set(layers)), tuple(dict.fromkeys(kinds))
+        for layer in self.layers or ():
+            if layer not in there:
+                raise InvalidArgument(f"layers must be of {there[0]} … {there[-1]}; got {layer!r}.")
+        for kind in self.kinds or ():
+            if kind not in of:
+                raise InvalidArgument(f"kinds must be of {', '.join(of)}; got {kind!r}.")
+        for head in self.heads or ():
+            if heads and not head < heads:
+                raise InvalidArgument(f"heads must be of 0 … {heads - 1}; got {head!r}.")
+
+    def of(self, recording: Recording, left_out: Sequence[tuple[int, str]] = ()) -> Recording:
+        """The part of `recording` that is kept. Its sites are taken over: they are changed in place.
+
+        `left_out` are attentions, each its layer and kind, of which nothing was recorded because it is not
+        wanted.
+
+        Raises InvalidArgument when a layer, head or kind is asked for that there is not.
         """
-        sites = self._chosen(recording)
-        if self.what == "weights":
-            sites = [_as_weights(site) for site in sites]
-        notes: tuple[str, ...] = ()
-        if self.dtype is not None:
-            smaller = [_in_bits(site, self.dtype) for site in sites]
-            error = max(_difference(a, b) for a, b in zip(sites, smaller, strict=True))
-            bits = str(self.dtype).removeprefix("torch.")
-            notes, sites = (say("notes.fewer_bits", bits=bits, error=f"{error:.1g}"),), smaller
-        if not notes and len(sites) == len(recording.sites) and self.what == "qk":
+        sites = self._chosen(recording, left_out)
+        if self.heads is not None:
+            for site in sites:
+                cut = Cut.of(self.heads, site.heads, site.kv_heads)
+                if site.cut is None and cut is not None:
+                    cut.site(site)
+            sites = [site for site in sites if site.heads]
+        notes = self._convert(recording, sites)
+        if not notes and len(sites) == len(recording.sites):
             return recording
         used = {name for site in sites for name in (site.queries, site.keys)}
         return Recording(
@@ -70,71 +110,139 @@ class Keep:
             replace(recording.provenance, notes=(*recording.provenance.notes, *notes)),
         )
 
-    def _chosen(self, recording: Recording) -> list[Site]:
-        for layer in self.layers or ():
-            if layer not in recording.layers:
-                raise InvalidArgument(
-                    f"layers must be of {recording.layers[0]} … {recording.layers[-1]}; got {layer!r}."
-                )
-        for kind in self.kinds or ():
-            if kind not in recording.kinds:
-                raise InvalidArgument(f"kinds must be of {', '.join(recording.kinds)}; got {kind!r}.")
+    def refuse(self, left_out: Sequence[tuple[int, str]]) -> None:
+        """Raise InvalidArgument: attentions ran, and none of them is wanted."""
+        self.check((layer for layer, _ in left_out), (kind for _, kind in left_out), 0)
+        raise InvalidArgument("no attention is of both the layers and the kinds that are to be kept.")
+
+    def _chosen(self, recording: Recording, left_out: Sequence[tuple[int, str]]) -> list[Site]:
+        self.check(
+            (*recording.layers, *(layer for layer, _ in left_out)),
+            (*recording.kinds, *(kind for _, kind in left_out)),
+            max(site.all_heads for site in recording.sites),
+        )
         found = [
             site
             for site in recording.sites
-            if (self.layers is None or site.layer in self.layers)
-            and (self.kinds is None or site.kind in self.kinds)
+            if self.wants(site.layer, site.kind)
+            and (self.heads is None or any(head < site.all_heads for head in self.heads))
         ]
         if not found:
             raise InvalidArgument("no attention is of both the layers and the kinds that are to be kept.")
         return found
 
+    def _convert(self, recording: Recording, sites: list[Site]) -> tuple[str, ...]:
+        """Bring the sites into the form that is kept; what that costs, as sentences."""
+        if self.what == "weights":
+            for site in sites:
+                _check_size(site)
+        worst, left = 0.0, 0.0
+        for site in sites:
+            if self.what == "top_k":
+                error = _into_largest(site, self.k or LARGEST, self.dtype, recording)
+                left = max(left, site.largest.left_out if site.largest is not None else 0.0)
+            else:
+                before = _sample(site) if self.dtype is not None else None
+                if self.what == "weights":
+                    _into_weights(site)
+                error = 0.0 if self.dtype is None else _into_bits(site, self.dtype, before)
+            worst = max(worst, error)
+        notes = []
+        if self.what == "top_k":
+            notes.append(say("notes.top_k", k=self.k or LARGEST, share=f"{left:.2g}"))
+        if self.dtype is not None:
+            bits = str(self.dtype).removeprefix("torch.")
+            notes.append(say("notes.fewer_bits", bits=bits, error=f"{worst:.1g}"))
+        return tuple(notes)
 
-def _as_weights(site: Site) -> Site:
-    """The same site as logits log w, with queries and keys that have no channels."""
-    if site.sinks is not None:
-        raise InvalidArgument(f"keep='weights' cannot hold the learned sinks of {site.name}; use keep='qk'.")
-    items, heads, queries, _ = site.query.shape
-    keys = site.key.shape[2]
-    cells = items * heads * queries * keys
+
+def _are_numbers(values: object) -> bool:
+    if isinstance(values, str) or not isinstance(values, Collection):
+        return False
+    return all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in values)
+
+
+def _check_size(site: Site) -> None:
+    """Refuse a site whose weights are too many to be kept as such."""
+    cells = site.query.shape[:3].numel() * site.key.shape[2]
     if cells > MOST_WEIGHTS:
         raise TooLong(say("errors.too_many_weights", weights=cells // 10**6, most=MOST_WEIGHTS // 10**6))
+
+
+def _into_weights(site: Site) -> None:
+    """Logits log w, with queries and keys that have no channels.
+
+    Beside a learned sink they are counted from it, as logits s − sink beside a sink of 0: so the row keeps
+    what the sink takes.
+    """
+    everything = slice(0, site.query.shape[2]), slice(0, site.key.shape[2])
+    found = []
     with torch.no_grad():
-        logits = torch.stack([_weights(site, item, slice(0, queries)) for item in range(items)]).log_()
-    return replace(
-        site,
-        query=logits.new_empty(items, heads, queries, 0),
-        key=logits.new_empty(items, heads, keys, 0),
-        bias=logits,
-        softcap=None,
-        scale=1.0,
-        _lse=None,
-        _lse_known=None,
-    )
+        for item in range(site.query.shape[0]):
+            scores = site.scores(item)
+            lse = scores.log_sum_exp(everything[0])
+            if site.sinks is None:
+                logits = scores.weights(*everything, lse).log_()
+            else:
+                logits = scores.tile(*everything).sub_(site.sinks[:, None, None].to(lse))
+            found.append((logits, _counted(lse, site.sinks)))
+    site.bias, lse = (torch.stack(parts) for parts in zip(*found, strict=True))
+    _without_channels(site)
+    site.know_lse(lse)
 
 
-def _in_bits(site: Site, dtype: torch.dtype) -> Site:
-    """The same site with its numbers in `dtype`."""
+def _into_largest(site: Site, count: int, dtype: torch.dtype | None, recording: Recording) -> float:
+    """The `count` largest weights of each row, in `dtype`; returns what that type costs, over all of them."""
+    found, left_out = [], 0.0
+    with torch.no_grad():
+        for item in range(site.query.shape[0]):
+            positions, weights, left, lse = largest_of(site.scores(item), count)
+            own = recording.sequences[site.queries].spans[item]
+            some = left[:, own.start : own.stop]
+            left_out = max(left_out, float(some.max()) if some.numel() else 0.0)
+            found.append((positions, weights, _counted(lse, site.sinks)))
+    positions, weights, lse = (torch.stack(parts) for parts in zip(*found, strict=True))
+    narrow = weights if dtype is None else weights.to(dtype)
+    error = float((narrow.to(weights.dtype) - weights).abs().max()) if weights.numel() else 0.0
+    site.bias = None
+    _without_channels(site)
+    site.largest = Largest(positions, narrow, left_out)
+    site.know_lse(lse)
+    return error
+
+
+def _counted(lse: Tensor, sinks: Tensor | None) -> Tensor:
+    """The log-sum-exp of rows whose logits are log w, or are counted from the sink."""
+    return lse.masked_fill(lse > -torch.inf, 0.0) if sinks is None else lse - sinks[:, None].to(lse)
+
+
+def _without_channels(site: Site) -> None:
+    """Queries and keys that give no logits, where what is kept has all of them."""
+    wide = torch.float64 if site.query.dtype == torch.float64 else torch.float32
+    site.query, site.key = (t.new_empty(*t.shape[:3], 0, dtype=wide) for t in (site.query, site.key))
+    site.softcap, site.scale = None, 1.0
+    site.sinks = None if site.sinks is None else torch.zeros_like(site.sinks)
+    site.forget_lse()
+
+
+def _into_bits(site: Site, dtype: torch.dtype, before: Tensor | None) -> float:
+    """The site's numbers in `dtype`; returns how far that brought weights from `before`."""
     if site.query.shape[-1]:
-        return replace(site, query=site.query.to(dtype), key=site.key.to(dtype), _lse=None, _lse_known=None)
-    bias = None if site.bias is None else site.bias.to(dtype)
-    return replace(site, bias=bias, _lse=None, _lse_known=None)
+        site.query, site.key = site.query.to(dtype), site.key.to(dtype)
+    elif site.bias is not None:
+        site.bias = site.bias.to(dtype)
+    site.forget_lse()
+    return 0.0 if before is None or not before.numel() else float((_sample(site) - before).abs().max())
 
 
-def _difference(one: Site, other: Site) -> float:
-    """The largest difference of weights on rows spread over all items and heads."""
-    queries = one.query.shape[2]
+def _sample(site: Site) -> Tensor:
+    """All weights of rows spread over a site, in every item, without remembering their log-sum-exp."""
+    queries, keys = site.query.shape[2], site.key.shape[2]
     rows = sorted({round(i * (queries - 1) / (_ROWS - 1)) for i in range(_ROWS)}) if queries else []
-    worst = 0.0
+    found = []
     with torch.no_grad():
-        for item in range(one.query.shape[0]):
-            for row in rows:
-                a, b = (_weights(site, item, slice(row, row + 1)) for site in (one, other))
-                worst = max(worst, float((a - b).abs().max()))
-    return worst
-
-
-def _weights(site: Site, item: int, rows: slice) -> Tensor:
-    """All weights of some rows, without remembering their log-sum-exp."""
-    scores = site.scores(item)
-    return scores.weights(rows, slice(0, site.key.shape[2]), scores.log_sum_exp(rows))
+        for item in range(site.query.shape[0]):
+            scores = site.scores(item)
+            for at in (slice(row, row + 1) for row in rows):
+                found.append(scores.weights(at, slice(0, keys), scores.log_sum_exp(at)))
+    return torch.stack(found) if found else torch.empty(0)

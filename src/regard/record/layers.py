@@ -19,7 +19,7 @@ _CROSS = re.compile(r"cross|encdec|encoder_attn|encoder_decoder", re.IGNORECASE)
 
 def numbers_of(names: Sequence[str], kinds: Sequence[str]) -> list[int]:
     """The layer of each call: entries are calls in their order, by their module's qualified name."""
-    stacks = [(*_stack(name), kind) for name, kind in zip(names, kinds, strict=True)]
+    stacks = [(*stack_of(name), kind) for name, kind in zip(names, kinds, strict=True)]
     times = Counter(stacks)
     apart: dict[tuple[str, str], bool] = defaultdict(lambda: True)
     for (stack, number, kind), count in times.items():
@@ -60,7 +60,7 @@ def kind_of(module: nn.Module, name: str, causal: bool) -> str:
     return "causal" if causal else "self"
 
 
-def _stack(name: str) -> tuple[str, int | None]:
+def stack_of(name: str) -> tuple[str, int | None]:
     """The name up to its first number, and that number."""
     found = _NUMBER.search(name)
     return (name[: found.start()], int(found[1])) if found else (name, None)

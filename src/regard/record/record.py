@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from regard.errors import InvalidArgument, NothingToRecord, TooLong
 from regard.models.loading import Subject
 from regard.record import proof, returned
+from regard.record.choosing import Unclear
 from regard.record.encode import as_messages, device_of, encode, limit_of
-from regard.record.keeping import Keep
+from regard.record.keeping import Form, Keep
 from regard.record.progress import Progress
 from regard.record.recorder import Recorder
 from regard.record.recording import Recording
@@ -31,8 +32,10 @@ def record(
     generate: int | Mapping[str, Any] | None = None,
     chat: bool = False,
     layers: Collection[int] | None = None,
+    heads: Collection[int] | None = None,
     kinds: Collection[str] | None = None,
-    keep: Literal["qk", "weights"] = "qk",
+    keep: Form = "qk",
+    k: int | None = None,
     dtype: torch.dtype | None = None,
     rows: int = proof.ROWS,
     seed: int = 0,
@@ -55,8 +58,12 @@ def record(
         generate: how many tokens the model may write after the text, each the likeliest; or the options of
             its `generate`. Every token that it reads is a row, so the last one written is none.
         chat: put the text to the model as a message, in its chat template.
-        layers, kinds: which attentions are kept; all by default.
-        keep: "qk", queries and keys, from which every weight follows; or "weights", n · n numbers a head.
+        layers, heads, kinds: which attentions, and which of their heads, are kept; all by default. What is
+        not wanted takes no memory while the model runs, where the names of its modules say the layer; if
+        they turn out to say something else, it runs once more.
+        keep: "qk", queries and keys, from which every weight follows; "weights", n · n numbers a head; or
+        "top_k", the `k` largest weights of each row.
+        k: how many these are; 32 by default.
         dtype: number type of what is kept, such as torch.float16; the recording says what it costs.
         rows: query positions of each site whose output is recomputed and compared (the proof); 0 for none.
         seed: which random ones.
@@ -73,7 +80,14 @@ def record(
     >>> recording.weights(layer=2, head=5).shape                            # doctest: +SKIP
     torch.Size([6, 6])
     """
-    choice: dict[str, Any] = {"layers": layers, "kinds": kinds, "keep": keep, "dtype": dtype}
+    choice: dict[str, Any] = {
+        "layers": layers,
+        "heads": heads,
+        "kinds": kinds,
+        "keep": keep,
+        "k": k,
+        "dtype": dtype,
+    }
     recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed, progress=progress, **choice)
     subject = recorder.subject
     options = _generation(subject, generate)
@@ -98,19 +112,33 @@ def record(
         )
         tensors = encoded.inputs
         recorder.prepared = encoded.prepared
-    with torch.no_grad(), _evaluating(subject.model):
-        try:
-            with recorder:
-                if options is None:
-                    subject.model(*positional, **tensors)
-                else:
-                    model_generate: Any = subject.model.generate
-                    model_generate(*positional, **tensors, **options)
-        except NothingToRecord:
-            if options is not None or recorder.heard_anything or not returned.can_be_asked(subject.model):
-                raise
+    try:
+        return _run(recorder, positional, tensors, options)
+    except Unclear:
+        again = Recorder(subject, rows=rows, seed=seed, progress=progress, **choice)
+        again.prepared, again.chooses_early = recorder.prepared, False
+        return _run(again, positional, tensors, options)
+    except NothingToRecord:
+        if options is not None or recorder.heard_anything or not returned.can_be_asked(subject.model):
+            raise
+        with torch.no_grad(), _evaluating(subject.model):
             whole = returned.ask(subject, positional, tensors, recorder.prepared)
-            return Keep(keep, layers, kinds, dtype).of(whole)
+        return Keep(keep, layers, heads, kinds, k, dtype).of(whole)
+
+
+def _run(
+    recorder: Recorder,
+    positional: tuple[Tensor, ...],
+    named: dict[str, Tensor],
+    options: dict[str, Any] | None,
+) -> Recording:
+    """Run the recorder's model once: a plain call, or its `generate` with these options."""
+    model: Any = recorder.subject.model
+    with torch.no_grad(), _evaluating(model), recorder:
+        if options is None:
+            model(*positional, **named)
+        else:
+            model.generate(*positional, **named, **options)
     return recorder.recording
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from random import Random
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from regard.errors import InvalidArgument, NothingToRecord
 from regard.models.loading import Subject
 from regard.record import intercept, interface, proof, watch
-from regard.record.assemble import Heard, Part, Run, assemble, join, parts_of
+from regard.record.assemble import Heard, Part, Run, join, parts_of
 from regard.record.call import Call, NotUnderstood, understand
+from regard.record.choosing import Calls, Choice, LeftOut, check
 from regard.record.generation import Chain, cache_in, cached_tokens
-from regard.record.keeping import Keep
+from regard.record.keeping import Form, Keep
 from regard.record.layers import kind_of
 from regard.record.progress import Count, Progress
 from regard.record.recording import Recording
@@ -46,8 +47,12 @@ class Recorder:
         any_thread: hear calls from every thread, as when `generate` runs in a thread of its own.
         sequence: which of the sequences that `generate` returns for each item is recorded: 0 is the best
         beam.
-        layers, kinds: which attentions are kept after the block; all by default.
-        keep: "qk", queries and keys, from which every weight follows; or "weights", n · n numbers a head.
+        layers, heads, kinds: which attentions, and which of their heads, are kept; all by default. Where the
+        names of the model's modules say the layer, what is not wanted is never kept; else it is dropped
+        after the block.
+        keep: "qk", queries and keys, from which every weight follows; "weights", n · n numbers a head; or
+        "top_k", the `k` largest weights of each row.
+        k: how many these are; 32 by default.
         dtype: number type of what is kept, such as torch.float16; the recording says what it costs.
         progress: called with ("recording", attentions heard, attentions there are) while the model runs, and
         with ("generating", tokens written, tokens asked for); what it raises ends the run.
@@ -68,8 +73,10 @@ class Recorder:
         any_thread: bool = False,
         sequence: int = 0,
         layers: Collection[int] | None = None,
+        heads: Collection[int] | None = None,
         kinds: Collection[str] | None = None,
-        keep: Literal["qk", "weights"] = "qk",
+        keep: Form = "qk",
+        k: int | None = None,
         dtype: torch.dtype | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -85,13 +92,15 @@ class Recorder:
         self._not_understood: str | None = None
         self._entered = self._running = False
         self._sequence = sequence
-        self._keep = Keep(keep, layers, kinds, dtype)
+        self._keep = Keep(keep, layers, heads, kinds, k, dtype)
+        self._choice = Choice(self._keep, self.subject.model)
         self._count = None if progress is None else Count(progress, self.subject.model)
         self._generation: _Generation | None = None
         self._made: tuple[Run, weakref.ref[Any]] | None = None  # a run, and the cache that it made
         self._changed = ExitStack()
         self.heard_anything = False
         self.prepared: Prepared | None = None  # what `record` knows of the tokens
+        self.chooses_early = True  # leave out at once what names say is not wanted; else after the block
 
     @property
     def recordings(self) -> tuple[Recording, ...]:
@@ -128,6 +137,7 @@ class Recorder:
     ) -> None:
         self._changed.close()
         self._chosen.clear()
+        self._choice.forget()
         runs, self._runs = self._runs, []
         if kind is not None:
             return
@@ -140,8 +150,7 @@ class Recorder:
         if not self.heard_anything:
             key = "errors.nothing_to_record" if has_attention(self.subject.model) else "errors.no_attention"
             raise NothingToRecord(say(key, model=type(self.subject.model).__name__))
-        made = self._assembled([run for run in runs if not run.empty])
-        self._recordings = tuple(map(self._keep.of, made))
+        self._recordings = tuple(self._assembled([run for run in runs if not run.empty]))
 
     def watches(self, module: nn.Module) -> bool:
         """Whether calls of this module are recorded. Part of `interface.Listener`."""
@@ -171,13 +180,18 @@ class Recorder:
                 kind = ""  # such modules do not say whether they are causal: their masks will
         run = self._run()
         chain = run.chain if self._running else None
+        calls = run.calls if chain is None else chain.steps[-1].calls
+        calls.note(call, kind)
+        if self.chooses_early and self._choice.leaves_out(name, kind, call, calls):
+            return
+        heads = self._choice.cut_of(call)
         if chain is None:
-            run.heard.append(Heard.of(call, name, kind, self._compare(call, output), door))
+            run.heard.append(Heard.of(call, name, kind, self._compare(call, output), door, heads=heads))
             return
         proves = len(chain.steps) == 1 or chain.checks
         evidence = self._compare(call, output) if proves else None
         key, position = chain.fresh(call, name, kind)
-        heard = Heard.of(replace(call, key=key), name, kind, evidence, door, position)
+        heard = Heard.of(replace(call, key=key), name, kind, evidence, door, position, heads)
         chain.steps[-1].heard.append(heard)
 
     def refuse(self, module: nn.Module, reason: str) -> None:
@@ -199,6 +213,7 @@ class Recorder:
         self._running = True
         if self._count is not None:
             self._count.begin_run()
+        self._choice.forget()
         tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
         cache = cache_in(given)
         past = cached_tokens(cache)
@@ -217,6 +232,7 @@ class Recorder:
         self._running = False
         if self._count is not None and output is not None:
             self._count.end_run()
+        self._choice.forget()
         cache = cache_in(getattr(output, "__dict__", {}))
         run = self._runs[-1] if self._runs else None
         if run is not None and run.chain is None and cached_tokens(cache):
@@ -252,8 +268,8 @@ class Recorder:
             return last.chain
         chain = Chain(cache)
         if last is not None and self._made is not None and self._made[0] is last and self._made[1]() is cache:
-            chain.adopt(last.inputs, last.heard)  # the first call made the cache itself
-            last.heard, last.chain = [], chain
+            chain.adopt(last.inputs, last.heard, last.calls)  # the first call made the cache itself
+            last.heard, last.calls, last.chain = [], Calls(), chain
         else:
             self._runs.append(Run({}, chain=chain))
         if self._generation is not None:
@@ -267,27 +283,38 @@ class Recorder:
             getattr(getattr(self.subject.model, "config", None), "is_encoder_decoder", False)
         )
         before: list[Part] = []
+        earlier: list[LeftOut] = []
         for run, following in zip(runs, [*runs[1:], None], strict=True):
             if run.chain is None:
                 if encoder_decoder and run.apart and following is not None and following.chain is not None:
-                    before = parts_of(run.heard)
+                    before, earlier = parts_of(run.heard), run.calls.left_out
                     continue
-                yield assemble(self.subject, run, self.prepared)
-                continue
-            run.chain.check_last()
-            chosen = choose(run.chain, self._sequence, encoder_decoder=encoder_decoder)
-            inputs = inputs_of(run.chain, chosen, encoder_decoder=encoder_decoder)
-            prepared = self.prepared
-            if prepared is not None and not encoder_decoder:
-                prepared = prepared.continued(inputs, self.subject.tokenizer)
-            made = join(self.subject, [*before, *stitch(run.chain, chosen)], inputs, prepared)
+                inputs, prepared, first = run.inputs, self.prepared, 0
+                parts, left_out = parts_of(run.heard), run.calls.left_out
+            else:
+                run.chain.check_last()
+                chosen = choose(run.chain, self._sequence, encoder_decoder=encoder_decoder)
+                inputs = inputs_of(run.chain, chosen, encoder_decoder=encoder_decoder)
+                prepared = self.prepared
+                if prepared is not None and not encoder_decoder:
+                    prepared = prepared.continued(inputs, self.subject.tokenizer)
+                parts = [*before, *stitch(run.chain, chosen)]
+                left_out = [*earlier, *run.chain.steps[0].calls.left_out]
+                before, earlier = [], []
+                first = prompt_length(run.chain, encoder_decoder) if run.chain.returned is not None else 0
+                run.chain.steps.clear()
+            run.heard.clear()
+            without = [(one.layer, one.kind) for one in left_out]
+            if not parts:
+                check(self.subject.name, [], [], left_out)
+                self._keep.refuse(without)
+            whole = join(self.subject, parts, inputs, prepared, left_out)
             name = TARGET if encoder_decoder else TEXT
-            first = prompt_length(run.chain, encoder_decoder)
-            if run.chain.returned is not None and first and name in made.sequences:
-                written = made.sequences[name].written_from(first)
-                made = replace(made, sequences={**made.sequences, name: written})
-            yield made
-            before = []
+            if first and name in whole.sequences:
+                written = whole.sequences[name].written_from(first)
+                whole = replace(whole, sequences={**whole.sequences, name: written})
+            parts.clear()  # from here on only the recording holds the tensors: sites give theirs up in turn
+            yield self._keep.of(whole, without)
 
 
 @dataclass

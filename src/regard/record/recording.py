@@ -100,6 +100,10 @@ class Recording:
         """Numbers of the layers, ascending."""
         return tuple(sorted({site.layer for site in self.sites}))
 
+    def first_layer(self, kind: str | None = None) -> int:
+        """The lowest number of a layer, of a kind where one is given; 0 where there is none of it."""
+        return min((site.layer for site in self.sites if kind in (None, site.kind)), default=0)
+
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of attention, in the order in which they ran."""
@@ -185,12 +189,15 @@ class Recording:
 
         Args:
             layer: number of the layer, as the model's own modules count.
-            head: one head, or all.
+            head: one head, by the model's number, or all that are kept.
             rows: queries, as a slice, a sequence of positions, or one position (whose axis is then dropped).
             cols: keys, likewise.
             kind: "self", "causal" or "cross", where a layer has several attentions.
             item: which text of a batch.
             site: name of the attention, instead of `layer`; needed where two share layer and kind.
+
+        Of a recording with keep="top_k", weights that were not kept read as 0; its provenance says how much
+        of a row that is at most.
 
         Memory: the rectangle, and its rows over all keys once if their log-sum-exp is not known yet.
 
@@ -224,9 +231,7 @@ class Recording:
         _check_head(of, head)
         chosen = pick("rows", rows, queries)
         with torch.no_grad():
-            lse = of.lse_of(item, chosen.hull, head)
-            sinks = of.sinks if of.sinks is None or head is None else of.sinks[head : head + 1]
-            given = torch.zeros_like(lse) if sinks is None else (sinks[:, None].to(lse) - lse).exp()
+            given = of.scores(item, head).sink(of.lse_of(item, chosen.hull, head))
             given = chosen.take(given, 1)
         return given if head is None else given[0]
 
@@ -265,6 +270,8 @@ class Recording:
             raise InvalidArgument(f"k must be at least 1; got {k}.")
         of, queries, keys = self._axes(layer, kind, item, site)
         _check_head(of, head)
+        if of.largest is not None and of.largest.count < min(k, len(keys)):
+            raise InvalidArgument(say("errors.beyond_top_k", kept=of.largest.count, got=k))
         cols = slice(keys.start, keys.stop)
         chosen = pick("row", row, queries)
         scores = of.scores(item, head)
@@ -352,10 +359,8 @@ def _joined(strips: list[Tensor]) -> Tensor:
 
 
 def _check_head(site: Site, head: int | None) -> None:
-    if head is None:
-        return
-    if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < site.heads:
-        raise InvalidArgument(say("errors.no_head", heads=site.heads, got=repr(head)))
+    if head is not None:
+        site.place_of(head)
 
 
 def _listed(numbers: Sequence[int]) -> str:

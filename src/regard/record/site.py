@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from regard.attend.kept import Largest, LargestScores
 from regard.attend.tiles import Scores, strips
+from regard.errors import InvalidArgument
 from regard.record.progress import Progress, telling
+from regard.words import say
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -36,7 +39,10 @@ class Proof:
 
 @dataclass(eq=False, repr=False)
 class Site:
-    """One attention of a model: where and what it is, and the tensors that it ran with, padding included."""
+    """One attention of a model: where and what it is, and the tensors that it ran with, padding included.
+
+    Heads are asked for by the model's own numbers, also where only some are kept.
+    """
 
     name: str
     layer: int
@@ -53,17 +59,29 @@ class Site:
     queries: str = "text"  # which sequence of the recording the queries are of, ...
     keys: str = "text"  # ... and the keys
     proof: Proof = Proof(0, NAN)
+    cut: tuple[tuple[int, ...], int] | None = None  # which of the model's heads these are, of how many
+    largest: Largest | None = None  # where only these are kept, in place of queries and keys
     _lse: Tensor | None = None
     _lse_known: Tensor | None = None
 
     @property
     def heads(self) -> int:
-        """Number of query heads."""
+        """Number of query heads that are kept."""
         return self.query.shape[1]
 
     @property
+    def head_numbers(self) -> tuple[int, ...]:
+        """The model's numbers of these heads, ascending."""
+        return tuple(range(self.heads)) if self.cut is None else self.cut[0]
+
+    @property
+    def all_heads(self) -> int:
+        """Number of query heads that the model has here."""
+        return self.heads if self.cut is None else self.cut[1]
+
+    @property
     def kv_heads(self) -> int:
-        """Number of key heads; query head h reads key head h // (heads / kv_heads)."""
+        """Number of key heads here; the query head at place p reads key head p // (heads / kv_heads)."""
         return self.key.shape[1]
 
     @property
@@ -88,25 +106,36 @@ class Site:
         self._lse = lse
         self._lse_known = torch.ones(lse.shape, dtype=torch.bool)
 
+    def forget_lse(self) -> None:
+        """The tensors are others now: what was computed from them is not true any more."""
+        self._lse = self._lse_known = None
+
+    def place_of(self, head: int) -> int:
+        """Where head number `head` of the model lies in the tensors; raises InvalidArgument if nowhere."""
+        if isinstance(head, int) and not isinstance(head, bool):
+            if self.cut is None and 0 <= head < self.heads:
+                return head
+            if head in self.head_numbers:
+                return self.head_numbers.index(head)
+            if 0 <= head < self.all_heads:
+                kept = ", ".join(map(str, self.head_numbers))
+                raise InvalidArgument(say("errors.head_not_kept", kept=kept, got=head))
+        raise InvalidArgument(say("errors.no_head", heads=self.all_heads, got=repr(head)))
+
     def scores(self, item: int, head: int | None = None) -> Scores:
         """The logits of one item, of one head or of all."""
-        query, key = self.query[item], self.key[item]
-        sinks = self.sinks
-        if head is not None:
-            shared = head // (self.heads // self.kv_heads)
-            query, key = query[head : head + 1], key[shared : shared + 1]
-            sinks = sinks[head : head + 1] if sinks is not None else None
-        return Scores(
-            query,
-            key,
-            self.scale,
-            mask=self.mask,
-            bias=self.bias,
-            softcap=self.softcap,
-            sinks=sinks,
-            item=item,
-            head=head or 0,
-        )
+        place = 0 if head is None else self.place_of(head)
+        heads = slice(0, self.heads) if head is None else slice(place, place + 1)
+        shared = place // (self.heads // self.kv_heads)
+        keys = slice(0, self.kv_heads) if head is None else slice(shared, shared + 1)
+        query, key = self.query[item, heads], self.key[item, keys]
+        sinks = None if self.sinks is None else self.sinks[heads]
+        where: dict[str, Any] = {"mask": self.mask, "sinks": sinks, "item": item, "head": place}
+        if self.largest is not None:
+            positions, kept = self.largest.positions[item, heads], self.largest.weights[item, heads]
+            lse = self._buffers()[0][item, heads]
+            return LargestScores(query, key, 1.0, positions=positions, kept=kept, lse=lse, **where)
+        return Scores(query, key, self.scale, bias=self.bias, softcap=self.softcap, **where)
 
     def lse_of(
         self, item: int, rows: slice, head: int | None = None, progress: Progress | None = None
@@ -116,7 +145,8 @@ class Site:
         What was computed when it is interrupted is known from then on.
         """
         lse, known = self._buffers()
-        heads = slice(0, self.heads) if head is None else slice(head, head + 1)
+        place = 0 if head is None else self.place_of(head)
+        heads = slice(0, self.heads) if head is None else slice(place, place + 1)
         gaps = _gaps(known[item, heads, rows].all(0).tolist(), rows.start)
         tell, done, total = telling(progress), 0, sum(stop - start for start, stop in gaps)
         for start, stop in gaps:
@@ -132,6 +162,8 @@ class Site:
 
     def __repr__(self) -> str:
         heads = f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads} on {self.kv_heads}"
+        if self.heads != self.all_heads:
+            heads = f"{', '.join(map(str, self.head_numbers))} of {self.all_heads}"
         size = f"{self.query.shape[2]} × {self.key.shape[2]}"
         return (
             f"Site({self.name!r}, layer {self.layer}, {self.kind}, heads {heads}, "
@@ -142,7 +174,8 @@ class Site:
     def _buffers(self) -> tuple[Tensor, Tensor]:
         if self._lse is None or self._lse_known is None:
             shape = self.query.shape[:3]
-            self._lse = self.query.new_zeros(shape, dtype=self.scores(0).dtype)
+            wide = torch.float64 if self.query.dtype == torch.float64 else torch.float32
+            self._lse = self.query.new_zeros(shape, dtype=wide)
             self._lse_known = torch.zeros(shape, dtype=torch.bool)
         return self._lse, self._lse_known
 

@@ -48,7 +48,7 @@ def choose(chain: Chain, sequence: int, *, encoder_decoder: bool) -> Chosen:
     """The rows of sequence number `sequence` of each item; all rows where no sequences were returned."""
     steps = chain.steps
     prompt = prompt_length(chain, encoder_decoder)
-    batch = steps[-1].heard[0].query.shape[0]
+    batch = steps[-1].calls.items
     if chain.returned is None or not prompt:
         rows = chain.lineage(torch.arange(batch), len(steps) - 1)
         return Chosen(tuple(rows), (steps[-1].stop,) * batch, _ids(chain, rows, len(steps)))
@@ -238,7 +238,7 @@ def _find(chain: Chain, sequence: Tensor, item: int, items: int, prompt: int) ->
     stops = [i for i in range(prompt, len(sequence)) if int(sequence[i]) in chain.ends]
     read = (stops[0] + 1 if stops else len(sequence)) - 1
     step = next((t for t, s in enumerate(chain.steps) if s.stop >= read), len(chain.steps) - 1)
-    each = chain.steps[step].heard[0].query.shape[0] // items
+    each = chain.steps[step].calls.items // items
     candidates = torch.arange(item * each, (item + 1) * each)
     ids = _ids(chain, chain.lineage(candidates, step), step + 1)
     if ids is None:

@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard.errors import DamagedFile, InvalidArgument, OutputError, RecordingError, RegardError
-from regard.record.header import FORMAT, VERSION, from_header, to_header
+from regard.record.header import FORMAT, VERSION, from_header, to_header, version_of
 from regard.record.recording import Recording
 from regard.words import say
 
@@ -113,7 +113,11 @@ def _refused(path: str | PathLike[str], error: Exception) -> OutputError:
 def _write_header(out: Any, header: dict[str, Any], tensors: dict[str, Tensor]) -> list[str]:
     """Write the header; returns the order of the tensors: wide numbers first, so that all are aligned."""
     order = sorted(tensors, key=lambda name: -tensors[name].element_size())
-    metadata = {"format": FORMAT, "version": str(VERSION), "header": json.dumps(header, allow_nan=False)}
+    metadata = {
+        "format": FORMAT,
+        "version": str(version_of(header)),
+        "header": json.dumps(header, allow_nan=False),
+    }
     entries: dict[str, Any] = {"__metadata__": metadata}
     start = 0
     for name in order:

@@ -50,7 +50,7 @@ def heatmap(
     Args:
         source: a recording; or weights, (query, key) or (head, query, key); or a mask rule.
         layer, kind, item: which site of a recording; the first layer when not given.
-        head: one head, counted from 0; all heads side by side when not given.
+        head: one head, counted from 0 as the model does; all that are kept side by side when not given.
         tokens: labels of the rows, and of the columns unless `key_tokens` is given; a recording has its own.
         lengths: (queries, keys) on which a mask rule is drawn; what it implies, or 8, when not given.
         numbers: write every value into its cell (at most 64 tokens).
@@ -73,7 +73,8 @@ def heatmap(
     except ImportError as error:
         raise MissingExtra(say("errors.missing_extra", package="matplotlib", extra="figures")) from error
     if isinstance(source, Recording):
-        where: dict[str, Any] = {"layer": layer or 0, "kind": kind, "item": item}
+        layer = source.first_layer(kind) if layer is None else layer
+        where: dict[str, Any] = {"layer": layer, "kind": kind, "item": item}
         picture = _of_recording(source, head, where, telling(progress))
     elif isinstance(source, Mask):
         picture = _of_mask(source, lengths)
@@ -103,10 +104,12 @@ def _of_recording(recording: Recording, head: int | None, where: dict[str, Any],
     site = recording.site(layer=layer, kind=kind)
     queries = recording.tokens(item=item, side="query", site=site).texts
     keys = recording.tokens(item=item, side="key", site=site).texts
+    if site.heads == 1 and site.cut is not None:
+        head = site.head_numbers[0] if head is None else head
     if max(len(queries), len(keys)) <= MOST_CELLS:
         values = _heads_first(recording.weights(head=head, **where))
     else:
-        heads = range(site.heads) if head is None else (head,)
+        heads = site.head_numbers if head is None else (head,)
         values = torch.stack(
             [
                 recording.overview(head=one, size=MOST_CELLS, progress=_part(tell, i, len(heads)), **where)
@@ -119,7 +122,9 @@ def _of_recording(recording: Recording, head: int | None, where: dict[str, Any],
     )
     first = recording.sequences[site.queries].generated_from(item)
     written = say("figure.written", first=first) if first is not None else ""
-    facts = filter(None, (site.kernel, origin.dtype, checked, written))
+    kept = site.largest
+    partly = "" if kept is None else say("notes.top_k", k=kept.count, share=f"{kept.left_out:.2g}")
+    facts = filter(None, (site.kernel, origin.dtype, checked, written, partly))
     return _picture(
         values,
         lengths=(len(queries), len(keys)),
@@ -127,6 +132,7 @@ def _of_recording(recording: Recording, head: int | None, where: dict[str, Any],
         note=" · ".join(facts),
         queries=queries,
         keys=keys,
+        heads=site.head_numbers,
     )
 
 
@@ -172,17 +178,19 @@ def _picture(
     note: str = "",
     queries: Sequence[str] | None = None,
     keys: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
 ) -> Picture:
     """A Picture of values that may be fewer than the `lengths` that they stand for."""
     from regard.show.figure import Picture
 
-    heads, *shown = values.shape
+    count, *shown = values.shape
+    numbers = range(count) if heads is None else heads
     pooled = tuple(-(-length // cells) if cells else 1 for length, cells in zip(lengths, shown, strict=True))
     if pooled != (1, 1):
         note = " · ".join(filter(None, (note, say("figure.pooled", rows=pooled[0], columns=pooled[1]))))
     return Picture(
         values=values.to(torch.float32).numpy(),
-        panels=tuple(say("figure.head", head=head) for head in range(heads)) if heads > 1 else ("",),
+        panels=tuple(say("figure.head", head=head) for head in numbers) if count > 1 else ("",),
         queries=None if queries is None else tuple(queries),
         keys=None if keys is None else tuple(keys),
         title=title,

@@ -24,7 +24,6 @@ from torch import Tensor
 
 from regard.errors import RecordingError, TooLong
 from regard.record.progress import Progress, telling
-from regard.show.readings import sink_weights
 from regard.words import say
 
 if TYPE_CHECKING:
@@ -155,11 +154,9 @@ def _weights(recording: Recording, site: Site, item: int) -> Float[Tensor, "h q 
     queries, keys = (recording.sequences[name].spans[item] for name in (site.queries, site.keys))
     rows, cols = slice(queries.start, queries.stop), slice(keys.start, keys.stop)
     with torch.no_grad():
-        lse = site.lse_of(item, rows)
-        weights = site.scores(item).weights(rows, cols, lse)
-        if site.sinks is None:
-            return weights
-        return torch.cat([weights, sink_weights(site, lse)[..., None]], dim=-1)
+        lse, scores = site.lse_of(item, rows), site.scores(item)
+        weights = scores.weights(rows, cols, lse)
+        return weights if site.sinks is None else torch.cat([weights, scores.sink(lse)[..., None]], dim=-1)
 
 
 def _deflate(parts: Iterable[bytes]) -> bytes:
@@ -216,6 +213,12 @@ def _describe(site: Site) -> dict[str, Any]:
         "causal": site.kind == "causal",
         "max_error": _number(site.proof.max_error),
         **({"sinks": True} if site.sinks is not None else {}),
+        **(
+            {"head_numbers": list(site.head_numbers), "all_heads": site.all_heads}
+            if site.cut is not None
+            else {}
+        ),
+        **({"kept": site.largest.count} if site.largest is not None else {}),
     }
 
 

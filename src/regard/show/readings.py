@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from regard.attend.kept import LargestScores
 from regard.attend.tiles import strips
 from regard.errors import InvalidArgument, RecordingError
 from regard.show.tiles import FORBIDDEN, GivenUp, Stop, Tiles, never
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from regard.record.site import Site
 
 MOST_CELLS = 1 << 16
+NOT_KEPT = -2.0
 _DIGITS = 7
 _FAINTEST = 1e-3  # a line of less than this cannot be seen
 
@@ -38,15 +40,20 @@ def row(tiles: Tiles, site: int, position: int, k: int = 32, stop: Stop = never)
     rows = slice(queries.start + position, queries.start + position + 1)
     with torch.no_grad():
         lse = tiles.lse(of, None, rows, stop)
-        weights = of.scores(tiles.item).weights(rows, _all(keys), lse)[:, 0]  # (h, k)
+        scores = of.scores(tiles.item)
+        weights = scores.weights(rows, _all(keys), lse)[:, 0]  # (h, k)
+        sink = scores.sink(lse)[:, 0]
     best = _best(weights, k, of)
+    whole = weights.sum(-1)
+    if of.largest is not None:  # the weights that are not kept are of the others: a row sums to 1
+        whole = (1 - sink).masked_fill(lse[:, 0] == -torch.inf, 0.0)
     answer = {
         "row": position,
         "keys": best.tolist(),
         "weights": _numbers(weights[:, best]),
-        "outside": _numbers((weights.sum(-1) - weights[:, best].sum(-1)).clamp(min=0)),
+        "outside": _numbers((whole - weights[:, best].sum(-1)).clamp(min=0)),
     }
-    return answer if of.sinks is None else {**answer, "sinks": _numbers(sink_weights(of, lse)[:, 0])}
+    return answer if of.sinks is None else {**answer, "sinks": _numbers(sink)}
 
 
 def column(
@@ -56,7 +63,7 @@ def column(
     of = tiles.site(site)
     queries, keys = tiles.spans(of)
     _inside(of, position, len(keys))
-    _inside(of, head, of.heads)
+    of.place_of(head)
     cols = slice(keys.start + position, keys.start + position + 1)
     scores = of.scores(tiles.item, head)
     parts = []
@@ -72,7 +79,7 @@ def column(
         "head": head,
         "queries": best.tolist(),
         "weights": _numbers(weights[:, best]),
-        "total": round(float(weights.sum()), _DIGITS),
+        "total": None if of.largest is not None else round(float(weights.sum()), _DIGITS),
     }
 
 
@@ -91,9 +98,8 @@ def lines(
             best = of.scores(tiles.item).weights(strip, _all(keys), lse).topk(min(k, len(keys)))
             for head, at, place in (best.values >= _FAINTEST).nonzero().tolist():
                 weight = round(float(best.values[head, at, place]), _DIGITS)
-                table.append(
-                    [head, strip.start - queries.start + at, int(best.indices[head, at, place]), weight]
-                )
+                query, key = strip.start - queries.start + at, int(best.indices[head, at, place])
+                table.append([of.head_numbers[head], query, key, weight])
     names = ("head", "query", "key", "weight")
     return {"first": first, "count": count} | {
         name: [line[i] for line in table] for i, name in enumerate(names)
@@ -101,10 +107,13 @@ def lines(
 
 
 def cells(tiles: Tiles, site: int, head: int, rows: range, cols: range) -> bytes:
-    """A small rectangle exactly: float32, little-endian, row by row; −1 where the mask forbids."""
+    """A small rectangle exactly: float32, little-endian, row by row; −1 where the mask forbids.
+
+    −2 where the weight was not kept.
+    """
     of = tiles.site(site)
     queries, keys = tiles.spans(of)
-    _inside(of, head, of.heads)
+    of.place_of(head)
     for chosen, span in ((rows, queries), (cols, keys)):
         _inside(of, chosen.start, len(span))
         _inside(of, chosen.stop - 1, len(span))
@@ -116,16 +125,11 @@ def cells(tiles: Tiles, site: int, head: int, rows: range, cols: range) -> bytes
     with torch.no_grad():
         weights = scores.weights(at, across, tiles.lse(of, head, at, never))[0]
         allowed = scores.allowed(at, across)
+    if isinstance(scores, LargestScores):
+        weights = weights.masked_fill(scores.unknown(at, across)[0], NOT_KEPT)
     if allowed is not None:
         weights = weights.masked_fill(~allowed.expand(1, *weights.shape)[0], FORBIDDEN)
     return weights.cpu().numpy().astype("<f4").tobytes()
-
-
-def sink_weights(site: Site, lse: Float[Tensor, "h r"]) -> Float[Tensor, "h r"]:
-    """What the learned sink of each head takes: exp(sink − lse). Only for a site that has sinks."""
-    if site.sinks is None:
-        raise InvalidArgument(f"{site.name} has no sinks.")
-    return (site.sinks.to(lse)[:, None] - lse).exp()
 
 
 def _best(weights: Float[Tensor, "h n"], k: int, site: Site) -> Tensor:

@@ -133,7 +133,7 @@ class Tiles:
         queries, keys = map(len, self.spans(site))
         side = SIDE << min(max(place.level, 0), 62)
         there = (
-            0 <= head < site.heads
+            head in site.head_numbers
             and 0 <= place.level <= top_level(queries, keys)
             and 0 <= place.row * side < queries
             and 0 <= place.column * side < keys
