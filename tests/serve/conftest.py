@@ -27,7 +27,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise regard.errors.UnknownModel("There is no model nowhere.")
         return SimpleNamespace(name=name)
 
-    def record(_: Any, text: str, pair: str | None = None, *, truncate: bool = False) -> Any:
+    def record(
+        _: Any, text: str, pair: str | None = None, *, truncate: bool = False, progress: Any = None
+    ) -> Any:
         words = text.split() + (pair or "").split()
         if text == "fault":
             raise ZeroDivisionError("a fault of ours")

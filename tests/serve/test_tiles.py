@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +11,8 @@ import torch
 from starlette.testclient import TestClient
 
 from by_hand import recording_of, small_recording
-from regard.serve import tiles as module
 from regard.serve.session import KEPT_LONG, Session
-from regard.show.tiles import GivenUp, decode
+from regard.show.tiles import decode
 
 COUNT = 1200  # more than a page draws at once
 
@@ -109,21 +106,3 @@ def test_the_export_of_a_long_recording_is_refused_with_what_to_do(client: TestC
     response = client.get("/api/export")
     assert response.status_code == 413
     assert "“regard record … -o long.regard”" in response.json()["error"]
-
-
-def test_work_ends_when_the_page_has_gone() -> None:
-    ended = threading.Event()
-
-    class Gone:
-        async def is_disconnected(self) -> bool:
-            return True
-
-    def work(stop: Callable[[], bool]) -> None:
-        while not stop():
-            ended.wait(0.01)
-        ended.set()
-        raise GivenUp
-
-    with pytest.raises(GivenUp):
-        asyncio.run(module._while_there(Gone(), work))  # type: ignore[arg-type]
-    assert ended.is_set()

@@ -4,12 +4,13 @@
     GET  /api/recording    header of the recording on screen; 204 while there is none
     GET  /api/chunks/{i}   weights of its site i, compressed (?recording= names one by the header's id)
     POST /api/record       record another text: {"text": [...], "model": …, "truncate": false} → header
+    GET  /api/progress/{r} how far the run is that was asked for with "run": r; 204 when there is none
     GET  /api/models       what can be loaded
     GET  /api/export       the one-file HTML
     GET  /api/tiles/…      and rows, columns, lines, cells: long recordings bit by bit (serve/tiles.py)
 
 Errors are {"error": one sentence, "kind": class name} with a status 4xx. Work that takes long runs in
-threads.
+threads, and ends when the page that asked for it closes the connection.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from starlette.exceptions import HTTPException
 from regard.errors import InvalidArgument, RegardError, TooLong
 from regard.serve.guard import Guard
 from regard.serve.session import Session
+from regard.serve.there import nobody, while_there
 from regard.serve.tiles import routes
 from regard.show.html import html
 from regard.show.pages import served
 from regard.show.payload import Payload
+from regard.show.tiles import GivenUp
 from regard.words import LANGUAGES, Language, say, set_language
 
 _PAGES = ("view", "explore", "learn")
@@ -44,6 +47,7 @@ class Wish(BaseModel):
     model: str | None = None
     truncate: bool = False
     lang: Language | None = None
+    run: str = ""  # a name by which to ask how far it is
 
 
 def create_app(session: Session, *, token: str, port: int) -> Guard:
@@ -75,11 +79,24 @@ def create_app(session: Session, *, token: str, port: int) -> Guard:
             raise HTTPException(404, say("serve.no_such_chunk", index=index, most=len(chunks) - 1))
         return Response(chunks[index], media_type="application/octet-stream")
 
-    @app.post("/api/record")
-    def record(wish: Annotated[Wish, Body()]) -> dict[str, Any]:
+    @app.post("/api/record", response_model=None)
+    async def record(request: Request, wish: Annotated[Wish, Body()]) -> dict[str, Any] | Response:
         if wish.lang in LANGUAGES:
             set_language(wish.lang)  # of this request: each runs in a context of its own
-        return session.record(wish.text, model=wish.model, truncate=wish.truncate)
+        options: dict[str, Any] = {"model": wish.model, "truncate": wish.truncate, "run": wish.run}
+        try:
+            return await while_there(
+                request, session.ending, lambda stop: session.record(wish.text, stop=stop, **options)
+            )
+        except GivenUp:
+            return nobody()
+
+    @app.get("/api/progress/{run}")
+    def progress(run: str) -> Response:
+        known = session.progress(run)
+        if known is None:
+            return Response(status_code=204)
+        return JSONResponse(dict(zip(("what", "done", "total"), known, strict=True)))
 
     @app.get("/api/models")
     def models() -> list[dict[str, Any]]:

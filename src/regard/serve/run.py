@@ -93,20 +93,26 @@ def run(
         timeout_graceful_shutdown=2,
     )
     with contextlib.suppress(KeyboardInterrupt):  # how a server ends is no failure
-        _Server(config, announce).run(sockets=[door.socket])
+        _Server(config, announce, session.ending.set).run(sockets=[door.socket])
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which says when it has started."""
+    """uvicorn's server, which says when it has started, and when it is about to end."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._announce = started
+        self._announce, self._ending = started, ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
 
 
 def _open(link: str) -> None:

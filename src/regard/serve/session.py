@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import InvalidArgument
 from regard.show.payload import Payload, payload
-from regard.show.tiles import Tiles
+from regard.show.tiles import GivenUp, Stop, Tiles, never, turn
 from regard.words import say
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ class Session:
         self._latest: Payload | None = None
         self._tiles: dict[str, Tiles] = {}  # of the payloads that have tiles
         self._subject: tuple[str, Subject] | None = None
+        self.ending = threading.Event()  # set when the server goes: what is under way is given up
         self._busy = threading.Lock()  # one model runs at a time
+        self._progress: dict[str, tuple[str, int, int]] = {}  # of the runs under way, by their name
 
     def show(
         self, recording: Recording, subject: Subject | None = None, *, progress: Progress | None = None
@@ -74,25 +76,51 @@ class Session:
         return self._tiles.get(name or (latest.header["id"] if latest else ""))
 
     def record(
-        self, texts: Sequence[str], *, model: str | None = None, truncate: bool = False
+        self,
+        texts: Sequence[str],
+        *,
+        model: str | None = None,
+        truncate: bool = False,
+        run: str = "",
+        stop: Stop = never,
     ) -> dict[str, Any]:
-        """Record one text or a pair, show the recording and return its header. Errors change nothing."""
+        """Record one text or a pair, show the recording and return its header. Errors change nothing.
+
+        `progress` tells how far it is under the name `run`; between two attentions it is given up (GivenUp)
+        when `stop` says so.
+        """
         self._check(texts)
-        with self._busy:
-            import regard
 
-            subject = self._load(model or self.model)
-            recording = regard.record(subject, *texts, truncate=truncate)
-            return self.show(recording).header
+        def tell(what: str, done: int, total: int) -> None:
+            if stop():
+                raise GivenUp
+            self._progress[run] = (what, done, total)
 
-    def _load(self, name: str) -> Subject:
+        try:
+            tell("waiting", 0, 0)
+            with turn(self._busy, stop):
+                import regard
+
+                subject = self._load(model or self.model, tell)
+                recording = regard.record(subject, *texts, truncate=truncate, progress=tell)
+                return self.show(recording, progress=tell).header
+        finally:
+            self._progress.pop(run, None)
+
+    def progress(self, run: str) -> tuple[str, int, int] | None:
+        """What the run of this name does, how much of it is done and how much there is; None without one."""
+        return self._progress.get(run)
+
+    def _load(self, name: str, tell: Progress) -> Subject:
         if self._subject is not None and name in (self._subject[0], self._subject[1].name):
             return self._subject[1]
         import regard
 
+        tell("loading", 0, 0)
         self._subject = None  # two models at once may not fit into memory
-        self._subject = (name, regard.load(name))
-        return self._subject[1]
+        loaded: Subject = regard.load(name, progress=lambda _, done, total: tell("loading", done, total))
+        self._subject = (name, loaded)
+        return loaded
 
     def _check(self, texts: Sequence[str]) -> None:
         if not 1 <= len(texts) <= self.limits.texts:

@@ -12,24 +12,21 @@ asked has gone on: a map asks for many tiles that it soon needs no more.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from regard.errors import InvalidArgument
 from regard.serve.session import Session
+from regard.serve.there import nobody, while_there
 from regard.show import readings
 from regard.show.tiles import GivenUp, Place, Stop, Tiles
 from regard.words import say
 
 T = TypeVar("T")
-_LOOK = 0.1  # seconds between two looks at whether the page is still there
 Count = Annotated[int, Query(ge=1, le=256)]
 
 
@@ -42,9 +39,9 @@ def routes(session: Session) -> APIRouter:
         if tiles is None:
             raise HTTPException(404, say("serve.recording_gone" if name else "serve.nothing_recorded"))
         try:
-            return await _while_there(request, lambda stop: work(tiles, stop))
+            return await while_there(request, session.ending, lambda stop: work(tiles, stop))
         except GivenUp:
-            return Response(status_code=499)  # nobody hears it
+            return nobody()
         except InvalidArgument as error:
             raise HTTPException(404, str(error)) from None
 
@@ -106,20 +103,6 @@ def routes(session: Session) -> APIRouter:
         )
 
     return router
-
-
-async def _while_there(request: Request, work: Callable[[Stop], T]) -> T:
-    """What `work` gives, computed in a thread; it is told to stop when the client has left."""
-    gone = threading.Event()
-    task = asyncio.ensure_future(_in_thread(work, gone))
-    while not (await asyncio.wait({task}, timeout=_LOOK))[0]:
-        if await request.is_disconnected():
-            gone.set()
-    return task.result()
-
-
-def _in_thread(work: Callable[[Stop], T], gone: threading.Event) -> Awaitable[T]:
-    return run_in_threadpool(work, gone.is_set)
 
 
 def _bytes(answer: bytes | Response) -> Response:
