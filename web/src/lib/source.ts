@@ -53,19 +53,37 @@ export async function current(): Promise<Source | null> {
   return header === null ? null : served(checkHeader(header))
 }
 
-/** Record `text` (one or two sentences) with `model`. A refusal is thrown as Refused, its sentence in `lang`. */
-export async function recordText(
-  text: string[],
-  model: string,
-  truncate: boolean,
-  lang: string,
-): Promise<Source> {
+/** What is to be recorded: one text or two, the sentences of a refusal in `lang`. `run` is a name to ask for progress by. */
+export interface Wish {
+  text: string[]
+  model: string
+  truncate: boolean
+  lang: string
+  run: string
+}
+
+/** Record a text. A refusal is thrown as Refused; calling it off by `signal` ends the model's run. */
+export async function recordText(wish: Wish, signal: AbortSignal): Promise<Source> {
   const response = await ask('api/record', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ text, model, truncate, lang }),
+    body: JSON.stringify(wish),
+    signal,
   })
   return served(checkHeader(await response.json()))
+}
+
+/** How far something is: `total` is 0 where nobody knows. */
+export interface Progress {
+  what: string
+  done: number
+  total: number
+}
+
+/** How far the run of this name is, or null when it is not under way. */
+export async function progressOf(run: string): Promise<Progress | null> {
+  const response = await ask(`api/progress/${run}`)
+  return response.status === 204 ? null : ((await response.json()) as Progress)
 }
 
 /** The models that the application offers. */
