@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor
 
 import families
 import regard
+from regard.show import payload
 
 NAMED = {family.name: family for family in families.families()}
 
@@ -82,7 +84,7 @@ def test_an_axis_is_not_the_text_for_being_as_long() -> None:
     recording = regard.record(model, inputs)
     towers = {site.name.split(".")[0]: site for site in recording.sites}
     assert towers["text_model"].queries == "text"
-    assert towers["vision_model"].queries == "positions-17"
+    assert towers["vision_model"].queries == "image"
     assert recording.shape(site=towers["vision_model"].name, item=1) == (4, 17, 17)
     assert recording.shape(site=towers["text_model"].name, item=1) == (4, 9, 9)
 
@@ -105,6 +107,41 @@ def test_weights_and_learned_sink_sum_to_one() -> None:
         assert float(sink.max()) > 0.1
         torch.testing.assert_close(weights.sum(-1) + sink, torch.ones_like(sink), atol=1e-5, rtol=0)
         assert torch.equal(recording.sink(layer=layer, head=2, rows=slice(3, 5)), sink[2, 3:5])
+
+
+def test_sinks_that_each_token_has_of_its_own_are_kept_by_token(tmp_path: Path) -> None:
+    recording, model, inputs = record("inkling2_text")
+    eager = families.build(NAMED["inkling2_text"], "eager")
+    with torch.no_grad():
+        true = eager(**inputs, output_attentions=True).attentions
+    site = recording.site(1, "causal")
+    assert site.sinks is not None
+    assert tuple(site.sinks.shape) == (2, site.heads, 9)
+    for item, kept in ((0, slice(0, 9)), (1, slice(2, 9))):
+        weights, sink = (
+            recording.weights(layer=1, kind="causal", item=item),
+            recording.sink(layer=1, kind="causal", item=item),
+        )
+        torch.testing.assert_close(weights, true[1][item][:, kept, kept], atol=1e-5, rtol=0)
+        torch.testing.assert_close(weights.sum(-1) + sink, torch.ones_like(sink), atol=1e-5, rtol=0)
+        assert torch.equal(
+            recording.sink(layer=1, kind="causal", item=item, head=2, rows=slice(3, 5)), sink[2, 3:5]
+        )
+        shown = payload._weights(recording, site, item)
+        torch.testing.assert_close(shown[..., -1], sink)
+    recording.save(tmp_path / "sinks.regard")
+    again = regard.open(tmp_path / "sinks.regard")
+    assert torch.equal(
+        again.sink(layer=1, kind="causal", item=1), recording.sink(layer=1, kind="causal", item=1)
+    )
+    where = {"layer": 1, "kind": "causal", "item": 1}
+    for choice in ({"heads": [1, 3]}, {"keep": "weights"}, {"keep": "top_k", "k": 20}):
+        with families.quiet():
+            other = regard.record(model, inputs, **choice)
+        heads = choice.get("heads", slice(None))
+        for of in ("weights", "sink"):
+            kept, whole = getattr(other, of)(**where), getattr(recording, of)(**where)[heads]
+            torch.testing.assert_close(kept, whole, atol=1e-5, rtol=0)
 
 
 def test_a_model_without_sinks_gives_them_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from transformers import (
 )
 
 import regard
-from regard.errors import InvalidArgument, UnfaithfulRecording
+from regard.errors import InvalidArgument, NothingToRecord, UnfaithfulRecording
+from regard.record import stitch
+from regard.record.generation import Position
 from regard.show.payload import payload
 
 TOLERANCE = 1e-5  # two float32 ways to the same softmax, cached and not
@@ -126,6 +129,50 @@ def test_a_batch_padded_on_the_left_is_shown_item_by_item(make: Any, options: di
     assert recording.items == 3
     for item, start in enumerate((5, 0, 2)):
         agrees(recording, model, returned[item, :-1], item, start)
+
+
+@pytest.mark.parametrize("make", [llama, mistral])
+@pytest.mark.parametrize("options", [{}, {"cache_implementation": "static"}, {"num_beams": 2}])
+def test_masks_too_large_to_keep_are_found_to_be_the_usual_rules(
+    make: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stitch, "_DENSE", 0)
+    model, ids = make(), prompt(3)
+    mask = torch.ones_like(ids)
+    mask[0, :5] = mask[2, :2] = 0
+    ids = ids.masked_fill(mask == 0, 0)
+    returned, recording = generate(model, ids, attention_mask=mask, **options)
+    assert "dense" not in repr(recording.site(0).mask)
+    assert "key_mask" in repr(recording.site(0).mask)
+    for item, start in enumerate((5, 0, 2)):
+        agrees(recording, model, returned[item, :-1], item, start)
+
+
+def test_sinks_of_queries_are_put_together_as_their_queries_are() -> None:
+    whole = torch.randn(2, 4, 7)
+    parts = ((0, 4), (4, 6), (6, 7))
+    calls: list[Any] = [
+        SimpleNamespace(sinks=whole[:, :, a:b], query=whole[:, :, a:b, None], position=Position(a, a, 0, b))
+        for a, b in parts
+    ]
+    rows = (torch.tensor([1, 0]), torch.tensor([1, 0]), torch.tensor([1, 0]))
+    together = stitch._row_sinks(calls, [4, 2, 1], stitch.Chosen(rows, (7, 7), None))
+    assert together is not None
+    assert torch.equal(together, whole[[1, 0]])
+    of_heads: list[Any] = [SimpleNamespace(sinks=torch.randn(4))]
+    assert stitch._row_sinks(of_heads, [4], stitch.Chosen(rows[:1], (4, 4), None)) is None
+
+
+def test_a_mask_too_large_to_keep_that_follows_no_rule_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stitch, "_DENSE", 0)
+    model, ids = llama(), prompt(1, 8)
+    holes = torch.ones(8, 8).tril().bool()
+    holes[5, 1] = holes[7, 3] = False
+    refused = pytest.raises(NothingToRecord, match="its mask over 8 positions follows no rule")
+    with refused, regard.Recorder(model), torch.no_grad():
+        cache = DynamicCache()
+        model(ids[:, :6], attention_mask=holes[None, None, :6, :6], cache=cache)
+        model(ids[:, 6:], attention_mask=holes[None, None, 6:], cache=cache)
 
 
 def test_an_item_that_ends_early_has_no_rows_for_the_padding_after_it() -> None:

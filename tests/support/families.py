@@ -247,6 +247,7 @@ def outcome(family: Family) -> Outcome:
     """Record the family's model with its usual kernels, and compare with the eager copy."""
     import regard
     from regard.errors import RecordingError
+    from regard.words import say
 
     with quiet():
         model = build(family)
@@ -258,7 +259,8 @@ def outcome(family: Family) -> Outcome:
         except RecordingError as error:
             return Outcome(family, type(model).__name__, "refused", reason=str(error))
     error, reasons = _compare(recording, found, family, model)
-    notes = recording.provenance.notes
+    usual = say("notes.asked_again")  # what the door "returned" means
+    notes = tuple(note for note in recording.provenance.notes if note != usual)
     missing = len(found.softmaxes) - family.other_softmaxes - family.pieces - len(recording.sites)
     if missing < 0:
         reasons.append(f"{-missing} sites more than attentions that ran")
@@ -283,7 +285,8 @@ def _compare(recording: Any, found: Truth, family: Family, model: nn.Module) -> 
     worst, reasons = 0.0, []
     for site in recording.sites:
         whole = torch.stack([_all_weights(site, item) for item in range(site.query.shape[0])])
-        total = whole.sum(-1) + (0 if site.sinks is None else (site.sinks[:, None] - site.lse).exp())
+        sinks = None if site.sinks is None else site.sinks[:, None] if site.sinks.ndim == 1 else site.sinks
+        total = whole.sum(-1) + (0 if sinks is None else (sinks - site.lse).exp())
         if not bool(((total - 1).abs() <= TOLERANCE)[total > 0].all()):
             reasons.append(
                 f"{site.name}: rows and sinks sum to {float(total.min()):.2g} … {float(total.max()):.2g}"

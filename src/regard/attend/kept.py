@@ -49,7 +49,7 @@ def largest_of(
         positions, weights = largest(scores, rows, everything, lse, count)
         others = torch.zeros_like(lse)
         if count < keys:
-            taken = weights.sum(-1) if scores.sinks is None else weights.sum(-1) + scores.sink(lse)
+            taken = weights.sum(-1) if scores.sinks is None else weights.sum(-1) + scores.sink(lse, rows)
             others = (1 - taken).clamp_(min=0).masked_fill_(lse == -torch.inf, 0.0)
         found.append((positions.to(torch.int32), weights, others, lse))
     positions, weights, others, lse = (torch.cat(parts, 1) for parts in zip(*found, strict=True))

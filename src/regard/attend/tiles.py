@@ -45,7 +45,7 @@ class Scores:
     mask: Mask | None = None
     bias: Tensor | None = None  # (1 or b, 1 or h, 1 or q, 1 or k)
     softcap: float | None = None
-    sinks: Float[Tensor, " h"] | None = None
+    sinks: Tensor | None = None  # logits of a sink for each head, (h,), or for each query too, (h, q)
     item: int = 0  # which item of the batch and ...
     head: int = 0  # ... which head the first one of `query` is, to find them in mask and bias
 
@@ -104,16 +104,22 @@ class Scores:
                 part = lse[:, top : top + high]
                 part.copy_(torch.logaddexp(part, _log_sum_exp(values)))
         if self.sinks is not None:
-            lse = torch.logaddexp(lse, self.sinks[:, None].to(lse))
+            lse = torch.logaddexp(lse, self.sink_logits(rows).to(lse))
         return lse
+
+    def sink_logits(self, rows: slice) -> Tensor:
+        """The logits of the sink for some rows: (h, r), or (h, 1) where it is one for all."""
+        if self.sinks is None:
+            return self.query.new_full((self.heads, 1), -_INF, dtype=self.dtype)
+        return self.sinks[:, None] if self.sinks.ndim == 1 else self.sinks[:, rows]
 
     def weights(self, rows: slice, cols: slice, lse: Float[Tensor, "h r"]) -> Float[Tensor, "h r c"]:
         """exp(s − lse) on a rectangle; a row with no allowed key is 0."""
         return self.tile(rows, cols).sub_(_subtractable(lse)[:, :, None]).exp_()
 
-    def sink(self, lse: Float[Tensor, "h r"]) -> Float[Tensor, "h r"]:
-        """What each row gives to the learned sink of its head: exp(sink − lse); 0 where there are none."""
-        return torch.zeros_like(lse) if self.sinks is None else (self.sinks[:, None].to(lse) - lse).exp()
+    def sink(self, lse: Float[Tensor, "h r"], rows: slice) -> Float[Tensor, "h r"]:
+        """What some rows give to the learned sink of each head: exp(sink − lse); 0 where there are none."""
+        return torch.zeros_like(lse) if self.sinks is None else (self.sink_logits(rows).to(lse) - lse).exp()
 
     def _products(self, rows: slice, cols: slice) -> Float[Tensor, "h r c"]:
         """scale · q·k on a rectangle; grouped query heads share one product with their key head."""

@@ -33,6 +33,7 @@ class Subject:
     name: str
     source: str
     licence: str | None = None
+    processor: Any = None  # what makes tensors of images and sound, for a model that reads these
 
 
 def load(
@@ -77,10 +78,10 @@ def load(
     else:
         folder, licence = snapshot(wanted, progress), None
         source = wanted
-    model, tokenizer = _load_folder(folder, wanted, dtype)
+    model, tokenizer, processor = _load_folder(folder, wanted, dtype)
     if device is not None:
         model = model.to(device)
-    return Subject(model.eval(), tokenizer, name=wanted, source=source, licence=licence)
+    return Subject(model.eval(), tokenizer, name=wanted, source=source, licence=licence, processor=processor)
 
 
 def _float32() -> torch.dtype:
@@ -89,8 +90,8 @@ def _float32() -> torch.dtype:
     return torch.float32
 
 
-def _load_folder(folder: Path, name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
-    """Model and tokenizer out of a folder."""
+def _load_folder(folder: Path, name: str, dtype: torch.dtype | None) -> tuple[Any, Any, Any]:
+    """Model, tokenizer and processor out of a folder."""
     try:
         import transformers
     except ImportError as error:
@@ -107,10 +108,11 @@ def _load_folder(folder: Path, name: str, dtype: torch.dtype | None) -> tuple[An
                 options["dtype"] = dtype
             model = made.from_pretrained(folder, trust_remote_code=False, **options)
             tokenizer = _tokenizer(folder, transformers)
+            processor = _processor(folder, transformers)
     except Exception as error:  # transformers raises many kinds; a person needs the name and the reason
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise ModelError(say("errors.cannot_load", name=name, reason=reason)) from error
-    return model, tokenizer
+    return model, tokenizer, processor
 
 
 def _class_of(folder: Path, transformers: Any) -> Any:
@@ -129,6 +131,16 @@ def _tokenizer(folder: Path, transformers: Any) -> Any:
     ):
         return None
     return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+
+
+def _processor(folder: Path, transformers: Any) -> Any:
+    """What makes tensors of images or sound, or None where the model reads text alone."""
+    described = folder / "preprocessor_config.json"
+    if not described.is_file():
+        return None
+    sound = "feature_extractor_type" in json.loads(described.read_text(encoding="utf-8"))
+    made = transformers.AutoFeatureExtractor if sound else transformers.AutoImageProcessor
+    return made.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
 
 
 @contextmanager

@@ -114,6 +114,10 @@ class Run:
     calls: Calls = field(default_factory=Calls)
     chain: Chain | None = None  # the steps of a generation, which hold what was heard
     apart: bool = False  # a part of the model, called by itself
+    given: dict[str, Any] = field(default_factory=dict)  # all arguments, of a run that showed nothing, ...
+    output: Tensor | None = None  # ... what it gave, ...
+    chance: Tensor | None = None  # ... where the generator of random numbers stood before it, ...
+    state: tuple[int, ...] = ()  # ... and how often what it read had been written to
 
     @property
     def empty(self) -> bool:
@@ -132,6 +136,13 @@ class Part:
     key: Tensor
     rule: Mask | None
     bias: Tensor | None
+    row_sinks: Tensor | None = None  # (b, h, q), of steps that were put together
+
+    @property
+    def sinks(self) -> Tensor | None:
+        """Logits of the learned sinks."""
+        sinks = self.calls[0].sinks if self.row_sinks is None else self.row_sinks
+        return None if sinks is None else sinks.detach()
 
     @property
     def kind(self) -> str:
@@ -159,6 +170,7 @@ def join(
     inputs: dict[str, Tensor],
     prepared: Prepared | None,
     left_out: Sequence[LeftOut] = (),
+    notes: tuple[str, ...] = (),
 ) -> Recording:
     """The Recording of all sites of a model that was given `inputs`, but for those that were left out.
 
@@ -169,7 +181,9 @@ def join(
     check(subject.name, names, kinds, left_out)
     layers = numbers_of(names, kinds)
     encoder_decoder = bool(getattr(getattr(subject.model, "config", None), "is_encoder_decoder", False))
-    sequences = Sequences(inputs, subject.tokenizer, prepared, encoder_decoder=encoder_decoder)
+    sequences = Sequences(
+        inputs, subject.tokenizer, prepared, encoder_decoder=encoder_decoder, model=subject.model
+    )
     sites = []
     for part, name, layer, kind in zip(parts, names, layers, kinds, strict=True):
         one = part.calls[0]
@@ -185,7 +199,7 @@ def join(
                 mask=part.rule,
                 bias=part.bias,
                 softcap=one.softcap,
-                sinks=None if one.sinks is None else one.sinks.detach(),
+                sinks=part.sinks,
                 kernel=one.kernel,
                 door=one.door,
                 queries=queries,
@@ -194,11 +208,8 @@ def join(
                 cut=None if one.heads is None else (one.heads.numbers, one.heads.total),
             )
         )
-    return Recording(
-        tuple(sites),
-        sequences.axes,
-        _provenance(subject, sites, prepared, _ran_otherwise(subject, parts), left_out),
-    )
+    notes = (*notes, *_ran_otherwise(subject, parts))
+    return Recording(tuple(sites), sequences.axes, _provenance(subject, sites, prepared, notes, left_out))
 
 
 def _looks(heard: list[Heard]) -> list[list[Heard]]:
@@ -318,6 +329,7 @@ def _provenance(
         versions=versions,
         truncated=prepared.truncated if prepared is not None else False,
         notes=(
+            *(prepared.notes if prepared is not None else ()),
             *notes,
             *_fast_path(subject, sites),
             *unseen(subject.model, [subject.model.get_submodule(name) for name in seen]).notes(),

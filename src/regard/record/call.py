@@ -25,6 +25,7 @@ _HARMLESS = frozenset(
         "is_causal",
         "softcap",
         "s_aux",
+        "sinks",
         "position_bias",
         "sliding_window",
         "position_ids",
@@ -60,7 +61,7 @@ class Call:
     kernel: str
     bias: Tensor | None = None
     softcap: float | None = None
-    sinks: Float[Tensor, " h"] | None = None
+    sinks: Tensor | None = None  # (h,), or one for each query: (b, h, q)
     dropout: float = 0.0
     rule: Mask | None = None  # besides the mask: one that is known as a rule, and need not be found out
     unknown: tuple[str, ...] = ()  # keywords that the function was given and that are not understood here
@@ -106,10 +107,21 @@ def understand(kernel: str, arguments: dict[str, Any]) -> Call:
         kernel=kernel,
         bias=arguments.get("position_bias"),
         softcap=None if dropped else arguments.get("softcap"),
-        sinks=None if dropped else arguments.get("s_aux"),
+        sinks=None if dropped else _sinks(arguments),
         dropout=float(arguments.get("dropout") or 0.0) if isinstance(module, nn.Module) else 0.0,
         unknown=tuple(sorted(n for n, v in arguments.items() if n not in _HARMLESS and v is not None)),
     )
+
+
+def _sinks(arguments: dict[str, Any]) -> Tensor | None:
+    """Logits of what takes weight and gives no value: by head, or by query, as one more column of keys."""
+    sinks = arguments.get("s_aux")
+    of_queries = arguments.get("sinks")
+    if sinks is not None or of_queries is None:
+        return sinks
+    if not isinstance(of_queries, Tensor) or of_queries.ndim != 4 or of_queries.shape[3] != 1:
+        raise NotUnderstood(f"sinks: {getattr(of_queries, 'shape', None)}, not (b, h, q, 1)")
+    return of_queries[..., 0]
 
 
 def _four_axes(name: str, tensor: object) -> Tensor:

@@ -78,6 +78,11 @@ class Chain:
         self.returned: Tensor | None = None  # ... the sequences that it returned
         self.ends: tuple[int, ...] = ()  # tokens that end a sequence
 
+    @property
+    def cached(self) -> bool:
+        """Whether there is a cache at all; without one, each step reads all tokens anew."""
+        return self._cache is not None
+
     def holds(self, cache: object) -> bool:
         """Whether `cache` is the one that these steps filled."""
         return self._cache is not None and self._cache() is cache

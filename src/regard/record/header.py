@@ -145,6 +145,8 @@ def _check_site(site: Site, sequences: dict[str, Axis]) -> None:
         shapes = {tuple(kept.positions.shape), tuple(kept.weights.shape)}
         if shapes != {(b, h, q, kept.count)} or kept.positions.dtype != torch.int32:
             raise ValueError(f"weights of {site.name}: {shapes}")
+    if site.sinks is not None and tuple(site.sinks.shape) not in ((h,), (b, h, q)):
+        raise ValueError(f"sinks of {site.name}: {tuple(site.sinks.shape)}")
     for axis, length in ((sequences[site.queries], q), (sequences[site.keys], k)):
         if len(axis.tokens) != b or any(span.stop > length for span in axis.spans):
             raise ValueError(f"tokens of {site.name}")

@@ -67,7 +67,7 @@ class Cut:
             value=call.value[:, :0],
             mask=self._added(call.mask),
             bias=self._added(call.bias),
-            sinks=None if call.sinks is None else call.sinks[list(self.numbers)],
+            sinks=self._sinks(call.sinks),
             rule=None if call.rule is None else call.rule.of_heads(self.numbers),
         )
 
@@ -76,9 +76,14 @@ class Cut:
         site.query, site.key = self.queries(site.query), self.keys(site.key)
         site.mask = None if site.mask is None else site.mask.of_heads(self.numbers)
         site.bias = self._added(site.bias)
-        site.sinks = None if site.sinks is None else site.sinks[list(self.numbers)]
+        site.sinks = self._sinks(site.sinks)
         site.cut = (self.numbers, self.total)
         site.forget_lse()
+
+    def _sinks(self, sinks: Tensor | None) -> Tensor | None:
+        if sinks is None:
+            return None
+        return sinks[list(self.numbers)] if sinks.ndim == 1 else sinks[:, list(self.numbers)]
 
     def _added(self, tensor: Tensor | None) -> Tensor | None:
         """What is added to the logits, or forbids them; layers that share one go on sharing it."""

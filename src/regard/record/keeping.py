@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.attend.kept import Largest, largest_of
+from regard.attend.tiles import Scores
 from regard.errors import InvalidArgument, TooLong
 from regard.record.heads import Cut
 from regard.record.recording import Recording
@@ -184,8 +185,8 @@ def _into_weights(site: Site) -> None:
             if site.sinks is None:
                 logits = scores.weights(*everything, lse).log_()
             else:
-                logits = scores.tile(*everything).sub_(site.sinks[:, None, None].to(lse))
-            found.append((logits, _counted(lse, site.sinks)))
+                logits = scores.tile(*everything).sub_(scores.sink_logits(everything[0])[..., None].to(lse))
+            found.append((logits, _counted(lse, scores)))
     site.bias, lse = (torch.stack(parts) for parts in zip(*found, strict=True))
     _without_channels(site)
     site.know_lse(lse)
@@ -196,11 +197,12 @@ def _into_largest(site: Site, count: int, dtype: torch.dtype | None, recording: 
     found, left_out = [], 0.0
     with torch.no_grad():
         for item in range(site.query.shape[0]):
-            positions, weights, left, lse = largest_of(site.scores(item), count)
+            scores = site.scores(item)
+            positions, weights, left, lse = largest_of(scores, count)
             own = recording.sequences[site.queries].spans[item]
             some = left[:, own.start : own.stop]
             left_out = max(left_out, float(some.max()) if some.numel() else 0.0)
-            found.append((positions, weights, _counted(lse, site.sinks)))
+            found.append((positions, weights, _counted(lse, scores)))
     positions, weights, lse = (torch.stack(parts) for parts in zip(*found, strict=True))
     narrow = weights if dtype is None else weights.to(dtype)
     error = float((narrow.to(weights.dtype) - weights).abs().max()) if weights.numel() else 0.0
@@ -211,9 +213,11 @@ def _into_largest(site: Site, count: int, dtype: torch.dtype | None, recording: 
     return error
 
 
-def _counted(lse: Tensor, sinks: Tensor | None) -> Tensor:
+def _counted(lse: Tensor, scores: Scores) -> Tensor:
     """The log-sum-exp of rows whose logits are log w, or are counted from the sink."""
-    return lse.masked_fill(lse > -torch.inf, 0.0) if sinks is None else lse - sinks[:, None].to(lse)
+    if scores.sinks is None:
+        return lse.masked_fill(lse > -torch.inf, 0.0)
+    return lse - scores.sink_logits(slice(0, lse.shape[1])).to(lse)
 
 
 def _without_channels(site: Site) -> None:

@@ -42,6 +42,11 @@ class Evidence:
     unknown: tuple[str, ...]
 
 
+def tolerance_of(dtype: torch.dtype) -> float:
+    """What two correct ways to compute in this type may differ by, as a share of the largest value."""
+    return _TOLERANCE.get(dtype, 5e-2)
+
+
 def choose_rows(queries: int, count: int, random: Random) -> Int[Tensor, " r"]:
     """The first and the last query position, and random ones between, at most `count` in all."""
     inner = random.sample(range(1, queries - 1), min(max(0, count - 2), max(0, queries - 2)))
@@ -70,7 +75,7 @@ def gather(call: Call, output: Float[Tensor, "b q h v"], rows: Int[Tensor, " r"]
 def judge(evidence: Evidence, site: str) -> Proof:
     """The proof that the evidence amounts to, or `UnfaithfulRecording` with site, error and likely cause."""
     error = float(evidence.error)
-    if error <= _TOLERANCE.get(evidence.dtype, 5e-2):
+    if error <= tolerance_of(evidence.dtype):
         return Proof(evidence.rows, error)
     raise UnfaithfulRecording(
         say("errors.unfaithful", site=site, error=f"{error:.2g}", cause=_cause(evidence))
@@ -116,7 +121,9 @@ def _attend(call: Call, rows: Int[Tensor, " r"]) -> tuple[Float[Tensor, "b h r v
     if call.sinks is None:
         weights = torch.softmax(logits, -1)
     else:
-        sinks = call.sinks.detach().to(wide)[:, None, None].expand(b, h, logits.shape[2], 1)
+        sinks = call.sinks.detach().to(wide)
+        sinks = sinks[:, None] if sinks.ndim == 1 else sinks.index_select(2, rows)
+        sinks = sinks[..., None].expand(b, h, logits.shape[2], 1)
         weights = torch.softmax(torch.cat([logits, sinks], -1), -1)[..., :-1]
     if h == g:
         return torch.matmul(weights, value.to(wide)), empty
@@ -135,7 +142,7 @@ def _cause(evidence: Evidence) -> str:
         return say("errors.cause_not_a_number")
     if evidence.unknown:
         return say("errors.cause_arguments", names=", ".join(evidence.unknown))
-    tolerance = 10 * _TOLERANCE.get(evidence.dtype, 5e-2)
+    tolerance = 10 * tolerance_of(evidence.dtype)
     for axes, key in (((0, 1, 2, 3), "errors.cause_scaled"), ((0, 2, 3), "errors.cause_per_head")):
         factor = (mixed * seen).sum(axes, keepdim=True) / mixed.square().sum(axes, keepdim=True)
         if bool((factor * mixed - seen).abs().amax() <= tolerance * seen.abs().amax()):

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from regard.errors import InvalidArgument, NothingToRecord, TooLong
+from regard.errors import InvalidArgument, RegardError
 from regard.models.loading import Subject
-from regard.record import proof, returned
+from regard.record import proof
 from regard.record.choosing import Unclear
-from regard.record.encode import as_messages, device_of, encode, limit_of
-from regard.record.keeping import Form, Keep
+from regard.record.given import Given, Way, take
+from regard.record.keeping import Form
 from regard.record.progress import Progress
 from regard.record.recorder import Recorder
 from regard.record.recording import Recording
+from regard.record.target import with_start, with_target
 from regard.words import say
 
 
 def record(
     model: Subject | nn.Module,
-    inputs: str | Sequence[str] | Mapping[str, Tensor] | Tensor | Sequence[Tensor],
+    inputs: Any,
     pair: str | Sequence[str] | None = None,
     *,
+    target: str | Sequence[str] | None = None,
     tokenizer: Any = None,
     truncate: bool = False,
     padding: Literal["left", "right"] | None = None,
@@ -50,9 +52,13 @@ def record(
 
     Args:
         model: a `Subject` from `regard.load`, or a module with its `tokenizer`.
-        inputs: a text, several (one batch), or what the model takes: a tensor, a tuple of tensors, or a dict
-            of tensors by name.
+        inputs: a text or several (one batch); an image of Pillow or numpy; a waveform; or what the model
+            takes: a tensor, a tuple of tensors, or a dict of tensors by name, in which "text", "image" and
+            "audio" may stand for what is to become tensors.
         pair: the second text of a sentence pair, or one for each text.
+        target: what the decoder beside an encoder reads, shifted right; without it, the token that it begins
+            with.
+        tokenizer: of the model, when `model` is a bare module; or its processor, for images and sound.
         truncate: cut what is longer than the model takes, instead of raising `TooLong`.
         padding: the side on which shorter texts of a batch are filled up; "right", or "left" to generate.
         generate: how many tokens the model may write after the text, each the likeliest; or the options of
@@ -91,54 +97,39 @@ def record(
     recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed, progress=progress, **choice)
     subject = recorder.subject
     options = _generation(subject, generate)
-    tensors: dict[str, Tensor] = {}
-    positional: tuple[Tensor, ...] = ()
-    if isinstance(inputs, Mapping):
-        tensors = _checked_tensors(subject.model, inputs, pair)
-    elif _are_tensors(inputs):
-        positional = _moved(subject.model, inputs, pair)
-    elif subject.tokenizer is None:
-        raise InvalidArgument(
-            f"{subject.name} has no tokenizer, so its input must be a tensor, or a tuple or dict of tensors; "
-            "or pass tokenizer=."
-        )
-    else:
-        text: Any = inputs  # checked there
-        if chat:
-            text = as_messages(subject.tokenizer, subject.name, text, answer=options is not None)
-        side = padding or ("right" if options is None else "left")
-        encoded = encode(
-            subject.model, subject.tokenizer, text, pair, truncate=truncate, padding=side, template=chat
-        )
-        tensors = encoded.inputs
-        recorder.prepared = encoded.prepared
-    try:
-        return _run(recorder, positional, tensors, options)
-    except Unclear:
-        again = Recorder(subject, rows=rows, seed=seed, progress=progress, **choice)
-        again.prepared, again.chooses_early = recorder.prepared, False
-        return _run(again, positional, tensors, options)
-    except NothingToRecord:
-        if options is not None or recorder.heard_anything or not returned.can_be_asked(subject.model):
-            raise
-        with torch.no_grad(), _evaluating(subject.model):
-            whole = returned.ask(subject, positional, tensors, recorder.prepared)
-        return Keep(keep, layers, heads, kinds, k, dtype).of(whole)
+    side = padding or ("right" if options is None else "left")
+    way = Way(truncate=truncate, padding=side, chat=chat, answer=options is not None)
+    given = take(subject, inputs, pair, way)
+    if target is not None:
+        if options is not None:
+            raise InvalidArgument("target is what the decoder reads; with generate it writes that itself.")
+        given = with_target(subject, given, target)
+    early = True
+    while True:
+        try:
+            return _run(recorder, given, options)
+        except Unclear:
+            if not early:
+                raise
+            early = False
+        except (TypeError, ValueError) as error:  # T5 and Whisper do not begin by themselves
+            begun = None if isinstance(error, RegardError) or options else with_start(subject, given)
+            if begun is None:
+                raise
+            given = begun
+        recorder = Recorder(subject, rows=rows, seed=seed, progress=progress, **choice)
+        recorder.chooses_early = early
 
 
-def _run(
-    recorder: Recorder,
-    positional: tuple[Tensor, ...],
-    named: dict[str, Tensor],
-    options: dict[str, Any] | None,
-) -> Recording:
+def _run(recorder: Recorder, given: Given, options: dict[str, Any] | None) -> Recording:
     """Run the recorder's model once: a plain call, or its `generate` with these options."""
     model: Any = recorder.subject.model
+    recorder.prepared = given.prepared
     with torch.no_grad(), _evaluating(model), recorder:
         if options is None:
-            model(*positional, **named)
+            model(*given.positional, **given.named)
         else:
-            model.generate(*positional, **named, **options)
+            model.generate(*given.positional, **given.named, **options)
     return recorder.recording
 
 
@@ -153,39 +144,6 @@ def _generation(subject: Subject, generate: int | Mapping[str, Any] | None) -> d
     if isinstance(generate, bool) or not isinstance(generate, int) or generate < 1:
         raise InvalidArgument(f"generate must be a number of tokens, at least 1; got {generate!r}.")
     return {"max_new_tokens": generate, "do_sample": False}
-
-
-def _checked_tensors(model: nn.Module, inputs: Mapping[str, Tensor], pair: object) -> dict[str, Tensor]:
-    if pair is not None:
-        raise InvalidArgument("pair goes with text; tensors already hold both texts.")
-    for name, value in inputs.items():
-        if not isinstance(value, Tensor):
-            raise InvalidArgument(f"inputs[{name!r}] must be a tensor; got {type(value).__name__}.")
-    ids, limit = inputs.get("input_ids"), limit_of(model)
-    if ids is not None and limit is not None and ids.shape[-1] > limit:
-        raise TooLong(
-            say("errors.too_long", tokens=ids.shape[-1], limit=limit), tokens=ids.shape[-1], limit=limit
-        )
-    device = device_of(model)
-    return {name: value.to(device) for name, value in inputs.items()}
-
-
-def _are_tensors(inputs: object) -> TypeGuard[Tensor | Sequence[Tensor]]:
-    """Whether the model is given tensors by position."""
-    if isinstance(inputs, Tensor):
-        return True
-    return isinstance(inputs, tuple | list) and bool(inputs) and isinstance(inputs[0], Tensor)
-
-
-def _moved(model: nn.Module, inputs: Tensor | Sequence[Tensor], pair: object) -> tuple[Tensor, ...]:
-    if pair is not None:
-        raise InvalidArgument("pair goes with text; tensors already hold both texts.")
-    several = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-    for i, value in enumerate(several):
-        if not isinstance(value, Tensor):
-            raise InvalidArgument(f"inputs[{i}] must be a tensor; got {type(value).__name__}.")
-    device = device_of(model)
-    return tuple(value.to(device) for value in several)
 
 
 @contextmanager

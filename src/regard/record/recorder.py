@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.errors import InvalidArgument, NothingToRecord
 from regard.models.loading import Subject
-from regard.record import intercept, interface, proof, watch
+from regard.record import again, intercept, interface, media, proof, returned, watch
 from regard.record.assemble import Heard, Part, Run, join, parts_of
 from regard.record.call import Call, NotUnderstood, understand
 from regard.record.choosing import Calls, Choice, LeftOut, check
@@ -41,7 +41,7 @@ class Recorder:
 
     Args:
         model: a `Subject` or a module.
-        tokenizer: to show tokens as text, when `model` is a bare module.
+        tokenizer: to show tokens as text, when `model` is a bare module; or a processor that holds one.
         rows: query positions of each site whose output is recomputed and compared (the proof); 0 for none.
         seed: which random ones.
         any_thread: hear calls from every thread, as when `generate` runs in a thread of its own.
@@ -80,7 +80,7 @@ class Recorder:
         dtype: torch.dtype | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self.subject = model if isinstance(model, Subject) else _as_subject(model, tokenizer)
+        self.subject = _as_subject(model, tokenizer)
         if rows < 0:
             raise InvalidArgument(f"rows must be at least 0; got {rows}.")
         self._rows, self._random, self._any_thread = rows, Random(seed), any_thread
@@ -147,10 +147,11 @@ class Recorder:
                 say("errors.not_understood", model=self.subject.name, reason=self._not_understood)
             )
         self.heard_anything = not all(run.empty for run in runs)
-        if not self.heard_anything:
-            key = "errors.nothing_to_record" if has_attention(self.subject.model) else "errors.no_attention"
-            raise NothingToRecord(say(key, model=type(self.subject.model).__name__))
-        self._recordings = tuple(self._assembled([run for run in runs if not run.empty]))
+        if self.heard_anything:
+            made = self._assembled([run for run in runs if not run.empty])
+        else:
+            made = self._asked([run for run in runs if not run.apart])
+        self._recordings = tuple(made)
 
     def watches(self, module: nn.Module) -> bool:
         """Whether calls of this module are recorded. Part of `interface.Listener`."""
@@ -158,6 +159,8 @@ class Recorder:
             return False
         # Gradient checkpointing runs the forward again during backward: that is no new look.
         if torch._C._current_graph_task_id() != -1:
+            return False
+        if again.is_private_to_another(self):
             return False
         return self._any_thread or threading.get_ident() == self._thread
 
@@ -225,7 +228,9 @@ class Recorder:
                 self._runs.append(Run(tensors, chain=self._generation.chain))
             self._generation.chain.begin(0, tensors)
         else:
-            self._runs.append(Run(tensors))
+            silent = not self._runs or self._runs[0].empty  # it may have to be run again, just so
+            chance = torch.get_rng_state() if silent else None
+            self._runs.append(Run(tensors, given=given, chance=chance))
 
     def end_run(self, output: Any) -> None:
         """It ended. Part of `watch.RunListener`."""
@@ -235,6 +240,11 @@ class Recorder:
         self._choice.forget()
         cache = cache_in(getattr(output, "__dict__", {}))
         run = self._runs[-1] if self._runs else None
+        if run is not None:
+            if not run.empty:
+                run.given, run.chance = {}, None
+            elif returned.can_be_asked(self.subject.model):
+                again.remember(run, self.subject.model, output)
         if run is not None and run.chain is None and cached_tokens(cache):
             self._made = (run, weakref.ref(cache))
 
@@ -277,6 +287,24 @@ class Recorder:
         watch.reordering(cache, chain.reorder, self._changed)
         return chain
 
+    def like(self) -> Recorder:
+        """Another recorder of the same model, for a block of its own."""
+        return Recorder(self.subject, rows=self._rows, seed=self._random.randrange(1 << 30))
+
+    def _asked(self, runs: list[Run]) -> Iterator[Recording]:
+        """The recordings of runs in which nothing was heard: the model is asked for its weights."""
+        model = self.subject.model
+        if not runs or not returned.can_be_asked(model):
+            key = "errors.nothing_to_record" if has_attention(model) else "errors.no_attention"
+            raise NothingToRecord(say(key, model=type(model).__name__))
+        decodes = bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))
+        for run in runs:
+            whole = again.ask(self.subject, run, self.prepared, self._sequence)
+            first = 0
+            if run.chain is not None and run.chain.returned is not None:
+                first = prompt_length(run.chain, decodes)
+            yield self._keep.of(_marked(whole, first, encoder_decoder=decodes))
+
     def _assembled(self, runs: list[Run]) -> Iterator[Recording]:
         """The recordings of all runs; an encoder that was called by itself goes with the decoder after it."""
         encoder_decoder = bool(
@@ -293,7 +321,15 @@ class Recorder:
                 parts, left_out = parts_of(run.heard), run.calls.left_out
             else:
                 run.chain.check_last()
-                chosen = choose(run.chain, self._sequence, encoder_decoder=encoder_decoder)
+                try:
+                    chosen = choose(run.chain, self._sequence, encoder_decoder=encoder_decoder)
+                except NothingToRecord:
+                    if run.chain.cached:
+                        raise
+                    read = again.read(self, run, self._sequence)
+                    first = prompt_length(run.chain, encoder_decoder)
+                    yield self._keep.of(_marked(read, first, encoder_decoder=encoder_decoder))
+                    continue
                 inputs = inputs_of(run.chain, chosen, encoder_decoder=encoder_decoder)
                 prepared = self.prepared
                 if prepared is not None and not encoder_decoder:
@@ -309,12 +345,18 @@ class Recorder:
                 check(self.subject.name, [], [], left_out)
                 self._keep.refuse(without)
             whole = join(self.subject, parts, inputs, prepared, left_out)
-            name = TARGET if encoder_decoder else TEXT
-            if first and name in whole.sequences:
-                written = whole.sequences[name].written_from(first)
-                whole = replace(whole, sequences={**whole.sequences, name: written})
+            whole = _marked(whole, first, encoder_decoder=encoder_decoder)
             parts.clear()  # from here on only the recording holds the tensors: sites give theirs up in turn
             yield self._keep.of(whole, without)
+
+
+def _marked(recording: Recording, first: int, *, encoder_decoder: bool) -> Recording:
+    """The recording, with tokens from number `first` on marked as written by the model; 0 for none."""
+    name = TARGET if encoder_decoder else TEXT
+    if not first or name not in recording.sequences:
+        return recording
+    written = recording.sequences[name].written_from(first)
+    return replace(recording, sequences={**recording.sequences, name: written})
 
 
 @dataclass
@@ -340,8 +382,12 @@ def _names_of(model: nn.Module) -> dict[int, str]:
     return names
 
 
-def _as_subject(model: nn.Module, tokenizer: Any) -> Subject:
+def _as_subject(model: Subject | nn.Module, given: Any) -> Subject:
+    """The model with the tokenizer or processor that was `given` beside it."""
+    tokenizer, processor = media.tokenizer_of(given), media.processor_of(given)
+    if isinstance(model, Subject):
+        return replace(model, tokenizer=tokenizer or model.tokenizer, processor=processor or model.processor)
     if not isinstance(model, nn.Module):
         raise InvalidArgument(f"model must be a Subject or a torch.nn.Module; got {type(model).__name__}.")
     source = str(getattr(getattr(model, "config", None), "_name_or_path", "") or "")
-    return Subject(model, tokenizer, name=source or type(model).__name__, source=source)
+    return Subject(model, tokenizer, name=source or type(model).__name__, source=source, processor=processor)

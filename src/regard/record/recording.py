@@ -231,7 +231,8 @@ class Recording:
         _check_head(of, head)
         chosen = pick("rows", rows, queries)
         with torch.no_grad():
-            given = of.scores(item, head).sink(of.lse_of(item, chosen.hull, head))
+            lse = of.lse_of(item, chosen.hull, head)
+            given = of.scores(item, head).sink(lse, chosen.hull)
             given = chosen.take(given, 1)
         return given if head is None else given[0]
 

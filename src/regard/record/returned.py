@@ -13,7 +13,7 @@ return something else under the same name (compressed, hashed or windowed attent
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,9 +24,7 @@ from regard.attend import masks
 from regard.errors import NothingToRecord, UnfaithfulRecording
 from regard.models.loading import Subject
 from regard.record import pieces
-from regard.record.assemble import Heard, Part, join
-from regard.record.recording import Recording
-from regard.record.sequences import Prepared
+from regard.record.assemble import Heard, Part
 from regard.record.unseen import has_attention
 from regard.words import say
 
@@ -43,30 +41,28 @@ def can_be_asked(model: nn.Module) -> bool:
     return getattr(config, "model_type", "") not in _SOMETHING_ELSE and has_attention(model)
 
 
-def ask(
-    subject: Subject, positional: tuple[Tensor, ...], named: dict[str, Tensor], prepared: Prepared | None
-) -> Recording:
-    """Run the model once more and keep the weights that it returns.
+def ask(subject: Subject, given: dict[str, Any], inputs: Mapping[str, Tensor]) -> tuple[list[Part], Any]:
+    """Run the model once more; the sites by the weights that it returns, and all that it returns.
 
     Memory: all weights, b · h · q · k numbers a site: it is what such models make anyway.
     """
     reason = ""
     with _hearing(subject.model) as outputs:
         try:
-            result = subject.model(*positional, **named, output_attentions=True, return_dict=True)
+            result = subject.model(**given, output_attentions=True, return_dict=True)
         except (TypeError, ValueError) as error:
-            result, reason = {}, " ".join(str(error).split())[:200]
+            result, reason = None, " ".join(str(error).split())[:200]
     names = {tensor.untyped_storage().data_ptr(): name for name, tensor in reversed(outputs)}
     parts = [
-        _part(subject.model, names.get(weights.untyped_storage().data_ptr(), ""), field, weights)
-        for field, value in _fields(result)
+        _part(subject.model, names.get(weights.untyped_storage().data_ptr(), ""), field, weights, inputs)
+        for field, value in (_fields(result) if result is not None else ())
         for weights in _tensors(value)
     ]
     if not parts:
         model = type(subject.model).__name__
         key = "errors.returns_no_weights" if reason else "errors.nothing_to_record"
         raise NothingToRecord(say(key, model=model, reason=reason))
-    return join(subject, parts, named, prepared)
+    return parts, result
 
 
 @contextmanager
@@ -107,7 +103,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             raise NothingToRecord(say("errors.returns_something_else", shape=_shape(one)))
 
 
-def _part(model: nn.Module, name: str, field: str, weights: Tensor) -> Part:
+def _part(model: nn.Module, name: str, field: str, weights: Tensor, inputs: Mapping[str, Tensor]) -> Part:
     """One site, checked."""
     cross = "cross" in field
     b, h, queries, keys = weights.shape
@@ -121,7 +117,8 @@ def _part(model: nn.Module, name: str, field: str, weights: Tensor) -> Part:
     if not worst <= slack or bool((wide < 0).any()):
         raise UnfaithfulRecording(say("errors.returned_rows", site=name or field, sum=f"{1 + worst:.3g}"))
     later = torch.ones(queries, keys, dtype=torch.bool, device=weights.device).triu(1)
-    causal = not cross and queries == keys > 1 and not bool((wide * later).any())
+    own = _own_rows(field, weights, inputs)
+    causal = not cross and queries == keys > 1 and not bool((wide * later * own).any())
     nothing = wide.new_empty(b, h, 0, 0)
     heard = Heard(
         name=name,
@@ -143,6 +140,15 @@ def _part(model: nn.Module, name: str, field: str, weights: Tensor) -> Part:
     )
     shapes = (wide.new_empty(b, h, queries, 0), wide.new_empty(b, h, keys, 0))
     return Part([heard], *shapes, masks.causal() if causal else None, wide.log())
+
+
+def _own_rows(field: str, weights: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+    """Which rows are of tokens: those of padding on the left see nothing, and give anything to anyone."""
+    name = "decoder_attention_mask" if "decoder" in field else "attention_mask"
+    kept = inputs.get(name)
+    if kept is None or kept.shape != (weights.shape[0], weights.shape[2]):
+        return torch.ones(1, dtype=torch.bool, device=weights.device)
+    return kept.bool().to(weights.device)[:, None, :, None]
 
 
 def _shape(value: Any) -> str:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard.record.patches import patches_of
 from regard.record.recording import Axis
 from regard.record.tokens import Tokens, describe, numbered
 
 if TYPE_CHECKING:
     from jaxtyping import Bool
 
-TEXT, TARGET = "text", "target"
+TEXT, TARGET, IMAGE = "text", "target", "image"
 
 # Stacks that read images or sound, or a fixed set of questions to them.
 _NO_TEXT = re.compile(
@@ -29,14 +30,15 @@ _NO_TEXT = re.compile(
 class Prepared:
     """What is known of the input before the model runs: its tokens, and the texts that they come from."""
 
-    axis: Axis
-    texts: tuple[tuple[str, ...], ...]
-    truncated: bool
+    axis: Axis | None
+    texts: tuple[tuple[str, ...], ...] = ()
+    truncated: bool = False
+    notes: tuple[str, ...] = ()  # what the recording is to say of it
 
     def continued(self, inputs: Mapping[str, Tensor], tokenizer: Any) -> Prepared:
         """With the tokens that a model generated after the text: `inputs` are all that it read."""
         ids, kept = inputs.get("input_ids"), inputs.get("attention_mask")
-        if ids is None or kept is None:
+        if ids is None or kept is None or self.axis is None:
             return self
         tokens, spans = [], []
         for item, (own, span) in enumerate(zip(self.axis.tokens, self.axis.spans, strict=True)):
@@ -49,8 +51,9 @@ class Prepared:
 class Sequences:
     """The axes of one run, by name: "text" is the input, "target" what a decoder reads beside it.
 
-    Others are numbered by their length: patches of images, frames of sound. An axis is the text's only when
-    the site belongs to a stack that reads text, and has its length and its items: lengths agree by chance.
+    "image" are the patches of a picture. Others are numbered by their length: frames of sound. An axis is
+    the text's only when the site belongs to a stack that reads text, and has its length and its items:
+    lengths agree by chance.
     """
 
     def __init__(
@@ -60,12 +63,14 @@ class Sequences:
         prepared: Prepared | None,
         *,
         encoder_decoder: bool = False,
+        model: nn.Module | None = None,
     ) -> None:
+        self._inputs, self._model = inputs, model
         self.axes: dict[str, Axis] = {}
         self._shapes: dict[str, tuple[int, int]] = {}  # name -> (items, length in the padded tensors)
         self._encoder_decoder = encoder_decoder
         ids, target = inputs.get("input_ids"), inputs.get("decoder_input_ids")
-        if prepared is not None:
+        if prepared is not None and prepared.axis is not None:
             self._add(TEXT, prepared.axis, (0, -1) if ids is None else (ids.shape[0], ids.shape[-1]))
         elif ids is not None and ids.ndim == 2:
             kept, segments = inputs.get("attention_mask"), inputs.get("token_type_ids")
@@ -76,10 +81,13 @@ class Sequences:
 
     def names_of(self, query: Tensor, key: Tensor, site: str, kind: str) -> tuple[str, str]:
         """The names of the axes of the queries and of the keys of a site."""
-        return (
-            self._name(query, self._read_by_queries(site, kind)),
-            self._name(key, self._read_by_keys(site, kind)),
-        )
+        pictured = self._pictured(query, site, kind)
+        queries = pictured or self._name(query, self._read_by_queries(site, kind))
+        if pictured and query.shape[2] == key.shape[2]:
+            return pictured, pictured
+        read, shape = self._read_by_keys(site, kind), (key.shape[0], key.shape[2])
+        crosses_to_image = kind == "cross" and self._shapes.get(read or "") != shape
+        return queries, self._name(key, IMAGE if crosses_to_image else read)
 
     def _read_by_queries(self, site: str, kind: str) -> str | None:
         if _NO_TEXT.search(site):
@@ -91,6 +99,20 @@ class Sequences:
         if kind != "cross":
             return self._read_by_queries(site, kind)
         return TEXT if self._encoder_decoder and not _NO_TEXT.search(site) else None
+
+    def _pictured(self, query: Tensor, site: str, kind: str) -> str | None:
+        """The name of the axis of patches, where the queries of a site are these."""
+        items, length = query.shape[0], query.shape[2]
+        reads_text = self._shapes.get(self._read_by_queries(site, kind) or "") == (items, length)
+        if self._model is None or kind == "cross" or reads_text:
+            return None
+        name = IMAGE if self._shapes.get(IMAGE, (items, length)) == (items, length) else f"{IMAGE}-{length}"
+        if name not in self._shapes:
+            patches = patches_of(self._model, site, self._inputs, items, length)
+            if patches is None:
+                return None
+            self._add(name, Axis((patches,) * items, (range(length),) * items), (items, length))
+        return name
 
     def _name(self, tensor: Tensor, expected: str | None) -> str:
         items, length = tensor.shape[0], tensor.shape[2]

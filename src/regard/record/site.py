@@ -53,7 +53,7 @@ class Site:
     mask: Mask | None = None
     bias: Tensor | None = None  # added to the logits; broadcasts to (b, h, q, k)
     softcap: float | None = None
-    sinks: Float[Tensor, " h"] | None = None
+    sinks: Tensor | None = None  # logits of a learned sink, (h,), or one for each query, (b, h, q)
     kernel: str = ""
     door: str = "interface"
     queries: str = "text"  # which sequence of the recording the queries are of, ...
@@ -129,7 +129,8 @@ class Site:
         shared = place // (self.heads // self.kv_heads)
         keys = slice(0, self.kv_heads) if head is None else slice(shared, shared + 1)
         query, key = self.query[item, heads], self.key[item, keys]
-        sinks = None if self.sinks is None else self.sinks[heads]
+        sinks = self.sinks if self.sinks is None or self.sinks.ndim == 1 else self.sinks[item]
+        sinks = None if sinks is None else sinks[heads]
         where: dict[str, Any] = {"mask": self.mask, "sinks": sinks, "item": item, "head": place}
         if self.largest is not None:
             positions, kept = self.largest.positions[item, heads], self.largest.weights[item, heads]

@@ -9,6 +9,7 @@ believed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,15 @@ def choose(chain: Chain, sequence: int, *, encoder_decoder: bool) -> Chosen:
         raise InvalidArgument(
             f"sequence must lie in [0, {each}), the sequences of each item; got {sequence}."
         )
-    found = [_find(chain, returned[i * each + sequence], i, items, prompt) for i in range(items)]
+    wanted = returned[sequence::each]
+    try:
+        found = [_find(chain, wanted[i], i, items, prompt) for i in range(items)]
+    except NothingToRecord:  # Whisper returns what it wrote, without what its decoder began with
+        began = _ids(chain, [torch.arange(batch)], 1) if encoder_decoder else None
+        if began is None or bool((wanted[:, : began.shape[1]] == began[0]).all()):
+            raise
+        whole = torch.cat([began[:: began.shape[0] // items], wanted], 1)
+        found = [_find(chain, whole[i], i, items, began.shape[1]) for i in range(items)]
     last = max(step for _, step, _ in found)
     rows = [torch.zeros(items, dtype=torch.long) for _ in range(last + 1)]
     for item, (row, step, _) in enumerate(found):
@@ -115,7 +124,20 @@ def _site(calls: list[Heard], keep: list[int], chosen: Chosen, known: dict[Any, 
             _put(key, call.key, 0, rows)
     if known_as not in known:
         known[known_as] = _mask(calls, keep, chosen, length)
-    return Part(calls, query, key, *known[known_as])
+    rule, bias = known[known_as]
+    return Part(calls, query, key, rule, bias, _row_sinks(calls, keep, chosen))
+
+
+def _row_sinks(calls: list[Heard], keep: list[int], chosen: Chosen) -> Tensor | None:
+    """Sinks that each query has of its own, of all steps."""
+    first = calls[0].sinks
+    if first is None or first.ndim == 1:
+        return None
+    whole = first.new_zeros(len(chosen.ends), first.shape[1], chosen.length, 1)
+    for call, kept, rows in zip(calls, keep, chosen.rows, strict=True):
+        if call.sinks is not None:
+            _put(whole, call.sinks[:, :, :kept, None].detach(), _place(call).query, rows)
+    return whole[..., 0]
 
 
 def _is_whole(call: Heard, chosen: Chosen) -> bool:
@@ -138,9 +160,9 @@ def _mask(
     """(rule, bias) of the whole, held against every step."""
     cells = len(chosen.ends) * chosen.length * length
     if cells > _DENSE:
-        for rule in (masks.causal(), _window(calls)):
-            if rule is not None and _explains(rule, calls, keep, chosen, length):
-                return rule, None
+        for usual in _usual(calls, keep, chosen, length):
+            if _explains(usual, calls, keep, chosen, length):
+                return usual, None
         raise NothingToRecord(say("errors.mask_without_rule", site=calls[0].name, positions=chosen.length))
     allowed = torch.zeros(len(chosen.ends), 1, chosen.length, length, dtype=torch.bool)
     bias: Tensor | None = None
@@ -218,11 +240,24 @@ def _explains(rule: Mask, calls: list[Heard], keep: list[int], chosen: Chosen, l
     return True
 
 
-def _window(calls: list[Heard]) -> Mask | None:
-    """The window that the last step saw, if it was one."""
-    seen, _ = _parts(calls[-1], torch.zeros(1, dtype=torch.long))
-    left = int(seen[0, 0, -1].sum()) - 1
-    return masks.window(left, 0) if left >= 0 else None
+def _usual(calls: list[Heard], keep: list[int], chosen: Chosen, length: int) -> Iterator[Mask]:
+    """Rules that most models follow: all keys, causal, the window of the last step; each with padding."""
+    kept = torch.zeros(len(chosen.ends), length, dtype=torch.bool)
+    for call, of_step, rows in zip(calls, keep, chosen.rows, strict=True):
+        seen, _ = _parts(call, rows)
+        at = _place(call)
+        high, wide = _size(call, of_step, chosen.length, length)
+        kept[:, at.origin : at.origin + wide] |= seen[:, :, :high, :wide].any(1).any(1)
+    last, at = _parts(calls[-1], chosen.rows[-1])[0][:, 0, -1], _place(calls[-1])
+    first = last.to(torch.uint8).argmax(-1)
+    left = at.query + calls[-1].query.shape[2] - 1 - at.origin - first
+    padding = masks.padding(kept)
+    if calls[0].kind == "cross":
+        yield padding
+        return
+    for rule in (masks.causal(), masks.window(max(0, int(left.max())), 0)):
+        yield rule
+        yield rule & padding
 
 
 def _place(call: Heard) -> Any:

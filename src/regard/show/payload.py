@@ -156,7 +156,9 @@ def _weights(recording: Recording, site: Site, item: int) -> Float[Tensor, "h q 
     with torch.no_grad():
         lse, scores = site.lse_of(item, rows), site.scores(item)
         weights = scores.weights(rows, cols, lse)
-        return weights if site.sinks is None else torch.cat([weights, scores.sink(lse)[..., None]], dim=-1)
+        if site.sinks is None:
+            return weights
+        return torch.cat([weights, scores.sink(lse, rows)[..., None]], dim=-1)
 
 
 def _deflate(parts: Iterable[bytes]) -> bytes:

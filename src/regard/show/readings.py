@@ -42,7 +42,7 @@ def row(tiles: Tiles, site: int, position: int, k: int = 32, stop: Stop = never)
         lse = tiles.lse(of, None, rows, stop)
         scores = of.scores(tiles.item)
         weights = scores.weights(rows, _all(keys), lse)[:, 0]  # (h, k)
-        sink = scores.sink(lse)[:, 0]
+        sink = scores.sink(lse, rows)[:, 0]
     best = _best(weights, k, of)
     whole = weights.sum(-1)
     if of.largest is not None:  # the weights that are not kept are of the others: a row sums to 1
