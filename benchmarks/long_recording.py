@@ -1,52 +1,94 @@
-"""What recording a Llama costs at length: time beside its plain forward, memory beside the bytes kept."""
+"""What recording a Llama costs at length: time beside its plain forward, memory beside the bytes kept.
+
+About ten minutes on two cores; half of them are the four passes over 8192 tokens.
+"""
 
 from __future__ import annotations
 
-import resource
+import gc
+import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 
 import regard
-from benchmarks.report import at_most, noted, paired, write
+from benchmarks.report import Row, at_most, forget_peak, noted, paired, peak_bytes, write
 
 MIB = 1 << 20
+WRITTEN = 64  # tokens that are generated
 
 
 def main() -> dict[str, Any]:
-    """Measure smollm2 at 512, 2048, 8192 and 16,384 tokens; each peak of memory in a process of its own.
+    """Measure smollm2 at 512, 2048, 8192 and 16,384 tokens.
 
-    Times are seconds of the processor on one thread, which other work on the machine does not stretch.
+    Ratios are of seconds of the processor on one thread, which other work on the machine does not stretch.
+    What is longer than 2048 runs in processes of their own.
     """
     subject = regard.load("smollm2")
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    rows = [*recorded(subject, 512, rounds=7), *recorded(subject, 2048, rounds=3), generated(subject, 2048)]
+    torch.set_num_threads(threads)
+    del subject
+    return write("long_recording", [*rows, *at_length(8192), *beyond(16_384)])
+
+
+def recorded(subject: regard.Subject, tokens: int, rounds: int) -> list[Row]:
+    """Time of a recorded forward pass, without proof and with it."""
+    ids = text_of(tokens)
     rows = []
-    for tokens, rounds in ((512, 7), (2048, 5), (8192, 1)):
-        ids = text_of(tokens)
-        forward = partial(_forward, subject.model, ids)
-        for what, checked, target in (("without", 0, 1.05), ("with", 4, 1.10)):
-            record = partial(_record, subject, ids, checked)
-            ratio = paired(forward, record, rounds=rounds, repeat=1, clock=time.process_time)
-            what = f"recording smollm2, {tokens} tokens, {what} proof"
-            rows.append(at_most(what, ratio.median, target, detail=ratio.detail))
-    ids = text_of(2048)
+    for what, checked, target in (("without", 0, 1.05), ("with", 4, 1.10)):
+        record = partial(_record, subject, ids, checked)
+        ratio = paired(partial(_forward, subject, ids), record, rounds=rounds, clock=time.process_time)
+        what = f"recording smollm2, {tokens} tokens, {what} proof"
+        rows.append(at_most(what, ratio.median, target, detail=ratio.detail))
+    return rows
+
+
+def generated(subject: regard.Subject, tokens: int, rounds: int = 2) -> Row:
+    """Time of a recorded generation; the recording is whole and proven when the block ends."""
+    ids = text_of(tokens)
     plain, watched = (partial(work, subject, ids) for work in (_generate, _generate_watched))
-    ratio = paired(plain, watched, rounds=3, repeat=1, clock=time.process_time)
-    rows.append(at_most("generating 64 tokens after 2048", ratio.median, 1.15, detail=ratio.detail))
-    without, _ = _apart("forward", 8192)
-    with_recording, kept = _apart("record", 8192)
-    extra = (with_recording - without) / kept
-    detail = f"{(with_recording - without) / MIB:.0f} MiB more for {kept / MIB:.0f} MiB of queries and keys"
-    rows.append(at_most("extra peak memory at 8192 tokens, beside what is kept", extra, 1.2, detail=detail))
-    peak, kept = _apart("record", 16384)
-    detail = f"{kept / MIB:.0f} MiB kept; all weights would be {30 * 9 * 16384**2 * 4 / 1e9:.0f} GB"
-    rows.append(at_most("peak memory of a process, 16,384 tokens", peak / 1e9, 24, "GB", detail))
-    rows.append(noted("bytes kept per token", kept / 16384 / 1024, "KiB"))
-    return write("long_recording", rows)
+    ratio = paired(plain, watched, rounds=rounds, clock=time.process_time)
+    return at_most(f"generating {WRITTEN} tokens after {tokens}", ratio.median, 1.15, detail=ratio.detail)
+
+
+def at_length(tokens: int) -> list[Row]:
+    """Time and peak memory where one pass takes long: each way once, after a first plain pass."""
+    found = _apart("compare", tokens)
+    plain = min(found["plain"])
+    rows = []
+    for way, target in (("without", 1.05), ("with", 1.10)):
+        first, last = found["plain"]
+        detail = f"{found[way]:.2f} s; plain {first:.2f} and {last:.2f} s, the quicker counts"
+        what = f"recording smollm2, {tokens} tokens, {way} proof"
+        rows.append(at_most(what, found[way] / plain, target, detail=detail))
+    extra, kept = found["peak"] - found["plain_peak"], found["kept"]
+    detail = f"{extra / MIB:.0f} MiB more for {kept / MIB:.0f} MiB of queries and keys"
+    rows.append(
+        at_most(
+            f"extra peak memory at {tokens} tokens, beside what is kept", extra / kept, 1.2, detail=detail
+        )
+    )
+    return rows
+
+
+def beyond(tokens: int) -> list[Row]:
+    """A recording that no n × n could be stored of."""
+    found = _apart("record", tokens)
+    weights = 30 * 9 * tokens**2 * 4 / 1e9
+    detail = (
+        f"{found['seconds']:.0f} s; {found['kept'] / MIB:.0f} MiB kept; all weights would be {weights:.0f} GB"
+    )
+    return [
+        at_most(f"peak memory of a process, {tokens} tokens", found["peak"] / 1e9, 24, "GB", detail),
+        noted("bytes kept per token", found["kept"] / tokens / 1024, "KiB"),
+    ]
 
 
 def text_of(tokens: int) -> torch.Tensor:
@@ -54,19 +96,25 @@ def text_of(tokens: int) -> torch.Tensor:
     return torch.randint(20, 49_000, (1, tokens), generator=torch.Generator().manual_seed(0))
 
 
-def _forward(model: Any, ids: torch.Tensor) -> None:
+def _forward(subject: regard.Subject, ids: torch.Tensor) -> None:
     with torch.no_grad():
-        model(ids, logits_to_keep=1)
+        subject.model(ids, logits_to_keep=1)
 
 
-def _record(subject: Any, ids: torch.Tensor, rows: int) -> regard.Recording:
+def _record(subject: regard.Subject, ids: torch.Tensor, rows: int) -> regard.Recording:
     with torch.no_grad(), regard.Recorder(subject, rows=rows) as recorder:
         subject.model(ids, logits_to_keep=1)
     return recorder.recording
 
 
 def _generate(subject: Any, ids: torch.Tensor) -> None:
-    subject.model.generate(ids, max_new_tokens=64, do_sample=False, eos_token_id=None)
+    subject.model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=WRITTEN,
+        min_new_tokens=WRITTEN,
+        do_sample=False,
+    )
 
 
 def _generate_watched(subject: Any, ids: torch.Tensor) -> None:
@@ -74,27 +122,54 @@ def _generate_watched(subject: Any, ids: torch.Tensor) -> None:
         _generate(subject, ids)
 
 
-def _apart(what: str, tokens: int) -> tuple[int, int]:
-    """(peak bytes of a process that does this, bytes of queries and keys kept)."""
+def _apart(what: str, tokens: int) -> dict[str, Any]:
+    """What a process of its own finds."""
     command = [sys.executable, "-m", "benchmarks.long_recording", what, str(tokens)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    peak, kept = done.stdout.split()[-2:]
-    return int(peak), int(kept)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-def _alone(what: str, tokens: int) -> None:
+def _compare(subject: regard.Subject, ids: torch.Tensor) -> dict[str, Any]:
+    """Plain, without proof, with proof, plain; the first finds the memory that the others reuse."""
+    torch.set_num_threads(1)
+    first, plain_peak, _ = _watched(partial(_forward, subject, ids))
+    without, _, _ = _watched(partial(_record, subject, ids, 0))
+    proven, peak, kept = _watched(partial(_record, subject, ids, 4))
+    last, _, _ = _watched(partial(_forward, subject, ids))
+    return {
+        "plain": [first, last],
+        "without": without,
+        "with": proven,
+        "plain_peak": plain_peak,
+        "peak": peak,
+        "kept": kept,
+    }
+
+
+def _watched(work: Callable[[], regard.Recording | None]) -> tuple[float, int, int]:
+    """Seconds of the processor, peak memory, and bytes of queries and keys in what was made."""
+    gc.collect()
+    forget_peak()
+    start = time.process_time()
+    made = work()
+    seconds, peak = time.process_time() - start, peak_bytes()
+    sites = made.sites if made else ()
+    return seconds, peak, sum(t.numel() * t.element_size() for site in sites for t in (site.query, site.key))
+
+
+def _alone(what: str, tokens: int) -> dict[str, Any]:
     subject, ids = regard.load("smollm2"), text_of(tokens)
-    kept = 0
-    if what == "record":
-        recording = _record(subject, ids, 4)
-        kept = sum(t.untyped_storage().nbytes() for s in recording.sites for t in (s.query, s.key))
-    else:
-        _forward(subject.model, ids)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, kept)
+    _forward(subject, text_of(64))
+    if what == "compare":
+        return _compare(subject, ids)
+    start = time.perf_counter()
+    _, peak, kept = _watched(partial(_record, subject, ids, 4))
+    return {"seconds": time.perf_counter() - start, "peak": peak, "kept": kept}
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        _alone(sys.argv[1], int(sys.argv[2]))
+        print(json.dumps(_alone(sys.argv[1], int(sys.argv[2]))))
     else:
         main()

@@ -9,6 +9,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ class Row:
     """One line of a table: what was measured, and what it must reach (None: for information only)."""
 
     what: str
-    measured: float
+    measured: float | None  # None: it could not be measured; the detail says why
     target: float | None
     unit: str = "×"
     met: bool = True
@@ -37,6 +38,11 @@ def at_most(what: str, measured: float, target: float, unit: str = "×", detail:
 def noted(what: str, measured: float, unit: str = "×", detail: str = "") -> Row:
     """A row that must reach nothing: for comparison."""
     return Row(what, measured, None, unit, True, detail)
+
+
+def missing(what: str, reason: str) -> Row:
+    """A row for what could not be measured here, and why."""
+    return Row(what, None, None, "", True, reason)
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,26 @@ def peak_extra_bytes(work: Callable[[], object], interval_s: float = 0.001) -> i
     return max(peak, process.memory_info().rss) - before
 
 
+def forget_peak() -> None:
+    """Let `peak_bytes` count from now on, where the system can."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_bytes() -> int:
+    """The highest resident memory of this process.
+
+    Linux gives a new process the peak of the one that started it as its `ru_maxrss`; VmHWM is its own.
+    """
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
 def write(name: str, rows: Sequence[Row | dict[str, Any]]) -> dict[str, Any]:
     """Print `rows` as a table and keep them in results/<name>.json; returns what was kept."""
     plain = [asdict(row) if isinstance(row, Row) else row for row in rows]
@@ -119,10 +145,8 @@ def write(name: str, rows: Sequence[Row | dict[str, Any]]) -> dict[str, Any]:
     for row in plain:
         must = "" if row["target"] is None else f"must reach {row['target']:g}"
         verdict = "" if row["target"] is None else "met" if row["met"] else "NOT MET"
-        print(
-            f"  {row['what']:<58} {row['measured']:>10.3f} {row['unit']:<4} {must:<18} {verdict:<8} "
-            f"{row['detail']}"
-        )
+        measured = "—" if row["measured"] is None else f"{row['measured']:.3f}"
+        print(f"  {row['what']:<58} {measured:>10} {row['unit']:<4} {must:<18} {verdict:<8} {row['detail']}")
     return kept
 
 
