@@ -1,0 +1,1 @@
+"""Other packages that show attention, measured beside this one: each in a process of its own."""
