@@ -150,3 +150,12 @@ test('the strongest line is the last that a full collection would draw', () => {
   const nothing = new SiteWeights(1, 1, 2, new Float32Array(1), new Uint8Array(2))
   expect(strongestLine(nothing, [0], [0], [0, 1])).toBeNull()
 })
+
+test('lines of heads that were kept alone are those heads', () => {
+  const some = new SiteWeights(3, 8, 10, weights.step, weights.code, [2, 5, 7])
+  const named = collectLines(some, { ...all, heads: [5, 7] }).lines
+  const places = collectLines(weights, { ...all, heads: [1, 2] }).lines
+  expect(named).toEqual(places.map((line) => ({ ...line, head: line.head === 1 ? 5 : 7 })))
+  expect(startThreshold(some, all.queries, all.keys)).toBe(startThreshold(weights, all.queries, all.keys))
+  expect(strongestLine(some, [7], all.queries, all.keys)!.head).toBe(7)
+})

@@ -44,6 +44,19 @@ function chunk(steps: number[], codes: number[]): Uint8Array<ArrayBuffer> {
 }
 const good = chunk([0.5, 0.25, 0.1, 0], [1, 1, 4, 0, 3, 7, 0, 0])
 
+test('heads that were kept alone have the numbers of the model', async () => {
+  const some = { ...site, head_numbers: [3, 7], all_heads: 12 }
+  const weights = await decodeChunk(good, some, header.sequences)
+  expect(weights.numbers).toEqual([3, 7])
+  const all = await decodeChunk(good, site, header.sequences)
+  for (const query of [0, 1])
+    for (const key of [0, 1]) {
+      expect(weights.at(3, query, key)).toBe(all.at(0, query, key))
+      expect(weights.at(7, query, key)).toBe(all.at(1, query, key))
+    }
+  expect(() => checkHeader({ ...header, sites: [{ ...some, head_numbers: [3] }] })).toThrow('damaged')
+})
+
 test('a weight is its code times the step of its row', async () => {
   const weights = await decodeChunk(good, site, header.sequences)
   expect(weights.at(0, 0, 1)).toBe(0.5)

@@ -56,3 +56,14 @@ test('the ramp ends at the largest weight in sight; in long texts at the median 
   const indices = Array.from({ length: 101 }, (_, i) => i)
   expect(rampEnd(long, 0, indices, [0, 1])).toEqual({ max: expect.closeTo(0.1, 6), clipped: true })
 })
+
+test('heads that were kept alone are named by their numbers in the model', () => {
+  const some = new SiteWeights(2, 3, 3, weights.step, weights.code, [4, 9])
+  expect(talkative(some, [0, 1, 2], [0, 1, 2])).toBe(9)
+  expect(shareOf(some, [4], [1], [0, 2])).toBeCloseTo(0.9, 6)
+  expect(readings(some, [4, 9], { side: 'query', index: 0 }, [0, 1, 2], 1)[0]).toMatchObject({
+    other: 1,
+    head: 9,
+  })
+  expect(rampEnd(some, 9, [0, 1, 2], [0, 1, 2]).max).toBeCloseTo(1, 6)
+})

@@ -85,7 +85,7 @@ def payload(
         weights = _weights(recording, site, item)
         if not bool(torch.isfinite(weights).all()):
             raise RecordingError(say("errors.not_a_number", site=site.name))
-        return encode(weights, floor)
+        return encode(weights, floor, least=1 if _lacks_weights(site) else 0)
 
     # zlib and torch release the interpreter lock, so threads use every core.
     tell, results = telling(progress), list[tuple[bytes, float]]()
@@ -116,8 +116,12 @@ def least_levels(count: int) -> int:
     return MAX_LEVELS if affordable >= math.log2(MAX_LEVELS) else max(MIN_LEVELS, int(2**affordable))
 
 
-def encode(weights: Float[Tensor, "h q k"], floor: int = MAX_LEVELS) -> tuple[bytes, float]:
-    """The chunk of one site, and the largest error that decoding it can show."""
+def encode(weights: Float[Tensor, "h q k"], floor: int = MAX_LEVELS, least: int = 0) -> tuple[bytes, float]:
+    """The chunk of one site, and the largest error that decoding it can show.
+
+    `least` is the code of weights that are too small for one of their own: 1 tells them from those that
+    are 0.
+    """
     weights = weights.detach().to("cpu", torch.float32)
     if weights.shape[-1]:
         largest = weights.amax(dim=-1, keepdim=True)  # (h, q, 1)
@@ -126,8 +130,10 @@ def encode(weights: Float[Tensor, "h q k"], floor: int = MAX_LEVELS) -> tuple[by
     step = largest / (largest * MAX_LEVELS).ceil().clamp(floor, MAX_LEVELS)
     # An empty row has step 0: its codes are 0 as well, not 0 / 0.
     codes = (weights / torch.where(step > 0, step, 1.0)).round_().to(torch.uint8)
+    if least:
+        codes = codes.masked_fill_((codes == 0) & (weights > 0), least)
     chunk = _deflate((step.numpy().astype("<f4").tobytes(), codes.numpy().tobytes()))
-    return chunk, float(step.max()) / 2 if step.numel() else 0.0
+    return chunk, float(step.max()) / (1 if least else 2) if step.numel() else 0.0
 
 
 def decode(chunk: bytes, heads: int, queries: int, keys: int) -> Float[Tensor, "h q k"]:
@@ -220,8 +226,13 @@ def _describe(site: Site) -> dict[str, Any]:
             if site.cut is not None
             else {}
         ),
-        **({"kept": site.largest.count} if site.largest is not None else {}),
+        **({"kept": site.largest.count} if site.largest is not None and _lacks_weights(site) else {}),
     }
+
+
+def _lacks_weights(site: Site) -> bool:
+    """Whether some weights were not kept: these are 0 in the chunk, and only these."""
+    return site.largest is not None and site.largest.count < site.key.shape[2]
 
 
 def _number(value: float) -> float | None:

@@ -49,6 +49,7 @@ def row(tiles: Tiles, site: int, position: int, k: int = 32, stop: Stop = never)
         whole = (1 - sink).masked_fill(lse[:, 0] == -torch.inf, 0.0)
     answer = {
         "row": position,
+        "heads": list(of.head_numbers),
         "keys": best.tolist(),
         "weights": _numbers(weights[:, best]),
         "outside": _numbers((whole - weights[:, best].sum(-1)).clamp(min=0)),

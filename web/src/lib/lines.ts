@@ -70,7 +70,7 @@ function visit(weights: SiteWeights, choice: Choice, see: Visitor): void {
   const near = focus || !sight ? columns : columns.slice(...sight.keys)
   for (const head of choice.heads)
     rows.forEach((query, position) => {
-      const row = head * weights.queries + query
+      const row = weights.row(head, query)
       const scale = step[row]!
       if (scale === 0) return
       const start = row * weights.keys
@@ -103,9 +103,9 @@ function reach(
 ): boolean {
   const { step, code } = weights
   let found = 0
-  for (let head = 0; head < weights.heads; head++)
+  for (const head of weights.numbers)
     for (const query of queries) {
-      const row = head * weights.queries + query
+      const row = weights.row(head, query)
       const least = min / step[row]!
       if (!(least <= 255)) continue
       for (const key of keys) if (code[row * weights.keys + key]! >= least && ++found >= enough) return true
@@ -124,7 +124,7 @@ export function strongestLine(
   let most = 0
   for (const head of heads)
     for (const query of queries) {
-      const row = head * weights.queries + query
+      const row = weights.row(head, query)
       const scale = weights.step[row]!
       if (255 * scale <= most) continue
       for (const key of keys) {

@@ -19,6 +19,7 @@ export interface Around {
 }
 
 interface RowAnswer {
+  heads: number[]
   keys: number[]
   weights: number[][]
   outside: number[]
@@ -45,7 +46,7 @@ export async function readRow(
   return {
     side: 'query',
     index,
-    heads: answer.weights.map((_, head) => head),
+    heads: answer.heads,
     others: answer.keys,
     weights: answer.weights,
     outside: answer.outside,
@@ -76,7 +77,10 @@ export async function readLines(
   return head.map((h, i) => ({ head: h, query: query[i]!, key: key[i]!, weight: weight[i]! }))
 }
 
-/** Exact weights of a small rectangle, row by row; −1 where the mask forbids. */
+/** What stands for a weight that was not kept. */
+export const NOT_KEPT = -2
+
+/** Exact weights of a small rectangle, row by row; −1 where the mask forbids, −2 where the weight was not kept. */
 export async function readCells(
   fetch: Fetch,
   site: number,

@@ -130,7 +130,7 @@ export function paintMatrix(weights: SiteWeights, painting: Painting): Pixels {
   const across = keys.map((_, column) => Math.floor((column * width) / keys.length))
   queries.forEach((query, row) => {
     const line = Math.floor((row * height) / queries.length) * width
-    const source = head * weights.queries + query
+    const source = weights.row(head, query)
     const scale = weights.step[source]!
     const start = source * weights.keys
     for (let column = 0; column < keys.length; column++) {

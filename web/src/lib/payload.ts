@@ -28,6 +28,11 @@ export interface Site {
   tiled?: boolean
   /** A learned sink takes a part of the weight: one more column after the last key. */
   sinks?: boolean
+  /** Where only some heads were kept: their numbers in the model, ascending, and how many heads the model has. */
+  head_numbers?: number[]
+  all_heads?: number
+  /** Where only the largest weights of each row were kept: how many. A weight of 0 is then one that was not. */
+  kept?: number
 }
 
 export interface Provenance {
@@ -57,7 +62,12 @@ export interface Header {
   sites: Site[]
 }
 
-/** The weights of one site, still in their 8-bit code: 3 million weights take 3 MB, not 12. */
+/** The model's numbers of the heads of a site. */
+export function headNumbers(site: Site): number[] {
+  return site.head_numbers ?? Array.from({ length: site.heads }, (_, head) => head)
+}
+
+/** The weights of one site, still in their 8-bit code: 3 million weights take 3 MB, not 12. Heads have the model's numbers. */
 export class SiteWeights {
   constructor(
     readonly heads: number,
@@ -65,11 +75,18 @@ export class SiteWeights {
     readonly keys: number,
     readonly step: Float32Array,
     readonly code: Uint8Array,
+    readonly numbers: number[] = Array.from({ length: heads }, (_, head) => head),
   ) {}
+
+  /** Where the row of `query` in `head` stands among all rows. */
+  row(head: number, query: number): number {
+    const place = this.numbers[head] === head ? head : this.numbers.indexOf(head)
+    return place * this.queries + query
+  }
 
   /** The weight that `query` of `head` gives to `key`. */
   at(head: number, query: number, key: number): number {
-    const row = head * this.queries + query
+    const row = this.row(head, query)
     return this.code[row * this.keys + key]! * this.step[row]!
   }
 }
@@ -92,13 +109,15 @@ export function checkHeader(value: unknown): Header {
   const { sites, sequences } = header
   if (!Array.isArray(sites) || sites.length === 0 || typeof sequences !== 'object')
     throw new PayloadError('damaged', 'no sites')
-  for (const site of sites)
+  for (const site of sites) {
+    if (headNumbers(site).length !== site.heads) throw new PayloadError('damaged', `heads of ${site.name}`)
     for (const name of [site.queries, site.keys]) {
       const sequence = sequences[name]
       const length = sequence?.tokens.length
       if (!sequence || sequence.special.length !== length || sequence.segments.length !== length)
         throw new PayloadError('damaged', `site ${site.name}`)
     }
+  }
   return header as Header
 }
 
@@ -131,6 +150,7 @@ export async function decodeChunk(
     keys,
     littleEndian(buffer, rows),
     new Uint8Array(buffer, rows * 4),
+    headNumbers(site),
   )
 }
 

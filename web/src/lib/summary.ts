@@ -82,9 +82,9 @@ export function rampEnd(
 /** The head that gives most weight to other ordinary words, judged by up to 64 rows: something to look at first. */
 export function talkative(weights: SiteWeights, queries: number[], keys: number[]): number {
   const sample = sampled(queries)
-  let best = 0
+  let best = weights.numbers[0] ?? 0
   let most = -1
-  for (let head = 0; head < weights.heads; head++) {
+  for (const head of weights.numbers) {
     let sum = 0
     for (const query of sample) for (const key of keys) if (key !== query) sum += weights.at(head, query, key)
     if (sum > most) [best, most] = [head, sum]

@@ -135,7 +135,7 @@ export class Long {
     return lines.sort((a, b) => a.weight - b.weight)
   }
 
-  /** Ask for the weight of one cell; −1 where the mask forbids it. */
+  /** Ask for the weight of one cell; −1 where the mask forbids it, −2 where it was not kept. */
   async weigh(head: number, query: number, key: number): Promise<void> {
     this.cellControl?.abort()
     const control = (this.cellControl = new AbortController())

@@ -5,7 +5,7 @@ import { headStyle } from '../../lib/colours'
 import { readFragment, writeFragment } from '../../lib/fragment'
 import { Layers } from '../../lib/layers'
 import { startThreshold } from '../../lib/lines'
-import type { Header, Sequence, Site, SiteWeights } from '../../lib/payload'
+import { headNumbers, type Header, type Sequence, type Site, type SiteWeights } from '../../lib/payload'
 import type { Source } from '../../lib/source'
 import { t } from '../../lib/i18n.svelte'
 import { parseState, START, stateFragment, type ViewState } from '../../lib/state'
@@ -90,16 +90,19 @@ export class Session {
   private chosenHeads = $derived.by(() => this.chosen.heads)
   queries = $derived.by(() => shownTokens(this.queryTokens, segmentOf(this.pair, 'query'), this.special))
   keys = $derived.by(() => shownTokens(this.keyTokens, segmentOf(this.pair, 'key'), this.special))
-  private headCount = $derived.by(() => this.current.heads)
-  allHeads = $derived.by(() => Array.from({ length: this.headCount }, (_, head) => head))
-  heads = $derived.by(() => this.chosenHeads?.filter((head) => head < this.headCount) ?? this.allHeads)
-  styles = $derived.by(() => this.allHeads.map((head) => headStyle(head, this.headCount, isDark())))
+  /** The heads that there are, by the model's numbers; a head has its colour also where others were not kept. */
+  allHeads = $derived.by(() => headNumbers(this.current))
+  private headCount = $derived.by(() => this.current.all_heads ?? this.current.heads)
+  heads = $derived.by(() => this.chosenHeads?.filter((head) => this.allHeads.includes(head)) ?? this.allHeads)
+  styles = $derived.by(() =>
+    Array.from({ length: this.headCount }, (_, head) => headStyle(head, this.headCount, isDark())),
+  )
   /** The head of the matrix. */
   head = $derived.by(() => {
     const wanted = this.chosen.head
-    if (wanted !== null && wanted < this.current.heads) return wanted
+    if (wanted !== null && this.allHeads.includes(wanted)) return wanted
     if (this.heads.length && this.heads.length < this.current.heads) return this.heads[0]!
-    if (!this.weights) return 0
+    if (!this.weights) return this.allHeads[0]!
     const plain = (sequence: Sequence) => shownTokens(sequence, null, false)
     return talkative(this.weights, plain(this.queryTokens), plain(this.keyTokens))
   })
@@ -137,6 +140,16 @@ export class Session {
     return (query: number, key: number) => key !== sink && rule(query, key)
   })
 
+  /** Whether a weight was kept: where only the largest were, 0 stands for the others. */
+  known(weight: number): boolean {
+    return this.current.kept === undefined || weight > 0
+  }
+
+  /** Whether the weight of a cell of the matrix was kept; what a sink takes always is. */
+  isKnown(query: number, key: number): boolean {
+    return key === this.sink || !this.weights || this.known(this.weights.at(this.head, query, key))
+  }
+
   /** The tokens in sight on the other side that the mask lets `token` read, or be read by. */
   readable(token: Token): number[] {
     return token.side === 'query'
@@ -149,11 +162,15 @@ export class Session {
     const { focus, weights, long } = this
     if (!focus || focus.side === side) return null
     const heads = this.cell ? [this.head] : this.heads
-    if (long) return long.numbers(focus, heads)
+    if (long) {
+      const found = long.numbers(focus, heads)
+      return found && new Map([...found].filter(([, weight]) => this.known(weight)))
+    }
     if (!weights) return null
     const others = this.readable(focus)
     const values = weightsOf(weights, heads, focus, others)
-    return new Map(others.map((index, at) => [index, values[at]!]))
+    const known = others.map((index, at) => [index, values[at]!] as const).filter(([, w]) => this.known(w))
+    return new Map(known)
   }
 
   /** A token for a sentence: a text that occurs more than once gets its position, as in “the (7)”. */
