@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "serve": {"show", "record", "attend", "models", "lessons"},
     "cli": {"serve", "show", "record", "attend", "models", "measure", "survey", "lessons"},
 }
-ANYBODY = {"errors", "words", "__init__"}
+ANYBODY = {"errors", "words", "version", "__init__"}
 
 
 def modules() -> list[Path]:

@@ -11,7 +11,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from regard.version import __version__
 
 # public name -> module that holds it
 _NAMES = {
@@ -73,3 +73,23 @@ sys.modules[__name__].__class__ = _Package
 
 if TYPE_CHECKING:  # the same names, for editors and type checkers
     from regard import errors as errors
+    from regard import nn as nn
+    from regard.attend import masks as masks
+    from regard.attend import positions as positions
+    from regard.attend.additive import additive_attention as additive_attention
+    from regard.attend.attention import Attended as Attended
+    from regard.attend.attention import attention as attention
+    from regard.attend.drop_in import scaled_dot_product_attention as scaled_dot_product_attention
+    from regard.attend.linear import linear_attention as linear_attention
+    from regard.attend.merge import merge as merge
+    from regard.attend.online import online_softmax_attention as online_softmax_attention
+    from regard.attend.sparse import block_sparse_attention as block_sparse_attention
+    from regard.attend.window import sliding_window_attention as sliding_window_attention
+    from regard.models.loading import Subject as Subject
+    from regard.models.loading import load as load
+    from regard.record.record import record as record
+    from regard.record.recorder import Recorder as Recorder
+    from regard.record.recording import Recording as Recording
+    from regard.record.store import open as open
+    from regard.show.heatmap import heatmap as heatmap
+    from regard.show.html import export as export

@@ -11,29 +11,28 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
-import regard
 from regard.attend import masks
 from regard.errors import UnfaithfulRecording
-from regard.models.loading import Subject
-from regard.record import intercept, pieces, proof
+from regard.record import pieces, proof
 from regard.record.call import Call
 from regard.record.choosing import Calls, LeftOut, check
 from regard.record.generation import Chain, Position
 from regard.record.heads import Cut
 from regard.record.layers import names_of_calls, numbers_of
+from regard.record.origin import Origin
 from regard.record.recording import Provenance, Recording
 from regard.record.rule import rule_of
 from regard.record.sequences import Prepared, Sequences
+from regard.record.shelf import Shelf
 from regard.record.site import NAN, Proof, Site
 from regard.record.unseen import unseen
-from regard.record.watch import is_compiled
+from regard.version import __version__
 from regard.words import say
 
 if TYPE_CHECKING:
     from regard.attend.mask import Mask
 
 _ROWS_AT_ONCE = 1024
-_SPARE = 1.3  # a view is kept as it is while the storage behind it is at most this much larger
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,7 @@ class Heard:
     bias: Tensor | None
     softcap: float | None
     sinks: Tensor | None
-    dropout: float
-    evidence: proof.Evidence | None
+    evidence: proof.Evidence | Proof  # what speaks for it, judged at the end, or already
     versions: tuple[int, int]
     place: pieces.Place
     rule: Mask | None = None
@@ -66,16 +64,17 @@ class Heard:
         call: Call,
         name: str,
         kind: str,
-        evidence: proof.Evidence | None,
+        evidence: proof.Evidence | Proof,
+        shelf: Shelf,
         door: str = "interface",
         position: Position | None = None,
         heads: Cut | None = None,
     ) -> Self:
-        """Keep what is needed of `call`, detached from any graph."""
+        """Keep what is needed of `call`, on `shelf`."""
         place = pieces.Place.of(call.query)  # of the whole, before it is cut
         if heads is not None:
             call = heads.call(call)
-        query, key = _own(call.query), _own(call.key)
+        query, key = shelf.keep(call.query, call.key)
         return cls(
             name=name,
             kind=kind,
@@ -88,7 +87,6 @@ class Heard:
             bias=call.bias,
             softcap=call.softcap,
             sinks=call.sinks,
-            dropout=call.dropout,
             evidence=evidence,
             versions=(_version(query), _version(key)),
             place=place,
@@ -105,7 +103,7 @@ class Heard:
         return not plain or self.query.shape[2] != self.key.shape[2]
 
 
-@dataclass
+@dataclass(eq=False)
 class Run:
     """One call of the model: the tensors that it was given, and the attentions heard."""
 
@@ -118,6 +116,7 @@ class Run:
     output: Tensor | None = None  # ... what it gave, ...
     chance: Tensor | None = None  # ... where the generator of random numbers stood before it, ...
     state: tuple[int, ...] = ()  # ... and how often what it read had been written to
+    number: int = 0  # among the runs of a block
 
     @property
     def empty(self) -> bool:
@@ -165,7 +164,7 @@ def parts_of(calls: list[Heard]) -> list[Part]:
 
 
 def join(
-    subject: Subject,
+    origin: Origin,
     parts: list[Part],
     inputs: dict[str, Tensor],
     prepared: Prepared | None,
@@ -176,13 +175,18 @@ def join(
 
     Raises `UnfaithfulRecording` for the first site that does not agree.
     """
-    names = names_of_calls(subject.model, [part.calls[0].name for part in parts])
+    names = [part.calls[0].name for part in parts]
+    if origin.module is not None:
+        names = names_of_calls(origin.module, names)
     kinds = [part.kind for part in parts]
-    check(subject.name, names, kinds, left_out)
+    check(origin.name, names, kinds, left_out)
     layers = numbers_of(names, kinds)
-    encoder_decoder = bool(getattr(getattr(subject.model, "config", None), "is_encoder_decoder", False))
     sequences = Sequences(
-        inputs, subject.tokenizer, prepared, encoder_decoder=encoder_decoder, model=subject.model
+        inputs,
+        origin.tokenizer,
+        prepared,
+        encoder_decoder=origin.encoder_decoder,
+        model=origin.module,
     )
     sites = []
     for part, name, layer, kind in zip(parts, names, layers, kinds, strict=True):
@@ -197,19 +201,19 @@ def join(
                 key=part.key,
                 scale=one.scale,
                 mask=part.rule,
-                bias=part.bias,
+                bias=None if part.bias is None else part.bias.to(part.query.device),
                 softcap=one.softcap,
-                sinks=part.sinks,
+                sinks=None if part.sinks is None else part.sinks.to(part.query.device),
                 kernel=one.kernel,
                 door=one.door,
                 queries=queries,
                 keys=keys,
-                proof=_together([_prove(call) for call in part.calls]),
+                proof=_together([prove(call) for call in part.calls]),
                 cut=None if one.heads is None else (one.heads.numbers, one.heads.total),
             )
         )
-    notes = (*notes, *_ran_otherwise(subject, parts))
-    return Recording(tuple(sites), sequences.axes, _provenance(subject, sites, prepared, notes, left_out))
+    provenance = _provenance(origin, sites, prepared, (*notes, *_late(parts)), left_out)
+    return Recording(tuple(sites), sequences.axes, provenance)
 
 
 def _looks(heard: list[Heard]) -> list[list[Heard]]:
@@ -274,14 +278,13 @@ def _together(proofs: list[Proof]) -> Proof:
     return Proof(sum(p.rows for p in proofs), max(errors, default=NAN), proofs[0].note)
 
 
-def _prove(heard: Heard) -> Proof:
-    if heard.door == "returned":
-        return proof.unchecked(say("notes.as_returned"))
+def prove(heard: Heard) -> Proof:
+    """What the evidence of a call amounts to; raises `UnfaithfulRecording` where it speaks against it."""
     if (_version(heard.query), _version(heard.key)) != heard.versions:
         raise UnfaithfulRecording(say("errors.changed_in_place", site=heard.name))
-    if heard.evidence is not None:
-        return proof.judge(heard.evidence, heard.name)
-    return proof.unchecked(say("notes.dropout" if heard.dropout > 0 else "notes.no_rows"))
+    if isinstance(heard.evidence, Proof):
+        return heard.evidence
+    return proof.judge(heard.evidence, heard.name)
 
 
 def _identity(mask: Tensor | None, triangle: bool, lengths: tuple[int, int]) -> tuple[Any, ...]:
@@ -291,20 +294,13 @@ def _identity(mask: Tensor | None, triangle: bool, lengths: tuple[int, int]) -> 
     return (mask.data_ptr(), mask.dtype, tuple(mask.shape), mask.stride(), triangle, lengths)
 
 
-def _own(tensor: Tensor) -> Tensor:
-    """`tensor` without its graph; a copy when it would keep alive a storage much larger than itself."""
-    tensor = tensor.detach()
-    needed = tensor.numel() * tensor.element_size()
-    return tensor.clone() if tensor.untyped_storage().nbytes() > _SPARE * needed else tensor
-
-
 def _version(tensor: Tensor) -> int:
     """How often a tensor was changed in place; inference tensors do not count."""
     return 0 if tensor.is_inference() else tensor._version
 
 
 def _provenance(
-    subject: Subject,
+    origin: Origin,
     sites: list[Site],
     prepared: Prepared | None,
     notes: tuple[str, ...],
@@ -312,14 +308,14 @@ def _provenance(
 ) -> Provenance:
     query = sites[0].query
     seen = [*(site.name for site in sites), *(one.name for one in left_out)]
-    versions = {"regard": regard.__version__, "torch": str(torch.__version__)}
+    versions = {"regard": __version__, "torch": str(torch.__version__)}
     if (transformers := sys.modules.get("transformers")) is not None:
         versions["transformers"] = str(transformers.__version__)
     return Provenance(
-        model=subject.name,
-        model_class=type(subject.model).__name__,
-        source=subject.source,
-        licence=subject.licence,
+        model=origin.name,
+        model_class=origin.model_class,
+        source=origin.source,
+        licence=origin.licence,
         texts=prepared.texts if prepared is not None else (),
         dtype=str(query.dtype).removeprefix("torch."),
         device=str(query.device),
@@ -330,21 +326,26 @@ def _provenance(
         truncated=prepared.truncated if prepared is not None else False,
         notes=(
             *(prepared.notes if prepared is not None else ()),
+            *origin.notes,
             *notes,
-            *_fast_path(subject, sites),
-            *unseen(subject.model, [subject.model.get_submodule(name) for name in seen]).notes(),
+            *_fast_path(origin, sites),
+            *_unseen(origin, seen),
         ),
     )
 
 
-def _fast_path(subject: Subject, sites: list[Site]) -> tuple[str, ...]:
+def _fast_path(origin: Origin, sites: list[Site]) -> tuple[str, ...]:
     """A sentence where the model's fused kernel had to be switched off to see its attention."""
-    switched = any(s.door == "torch" for s in sites) and intercept.has_fast_path(subject.model.modules())
-    return (say("notes.fast_path"),) if switched else ()
+    return (say("notes.fast_path"),) if origin.fused and any(s.door == "torch" for s in sites) else ()
 
 
-def _ran_otherwise(subject: Subject, parts: list[Part]) -> tuple[str, ...]:
-    """Sentences where the model ran otherwise than without a recorder, or before there was one."""
-    notes = [say("notes.compiled")] if is_compiled(subject.model) else []
-    late = max((h.position.query for p in parts if (h := p.calls[0]).position is not None), default=0)
-    return (*notes, say("notes.rows_missing", count=late)) if late else tuple(notes)
+def _unseen(origin: Origin, seen: list[str]) -> tuple[str, ...]:
+    """Sentences on what was not seen of the model."""
+    module = origin.module
+    return () if module is None else unseen(module, [module.get_submodule(name) for name in seen]).notes()
+
+
+def _late(parts: list[Part]) -> tuple[str, ...]:
+    """A sentence where the model had read tokens before there was a recorder."""
+    count = max((h.position.query for p in parts if (h := p.calls[0]).position is not None), default=0)
+    return (say("notes.rows_missing", count=count),) if count else ()

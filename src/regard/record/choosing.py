@@ -48,11 +48,11 @@ class Calls:
     queries: int = 0  # of the longest that reads its own sequence
     left_out: list[LeftOut] = field(default_factory=list)
 
-    def note(self, call: Call, kind: str) -> None:
-        """A call, kept or not."""
-        self.items = call.query.shape[0]
+    def note(self, query: Tensor, kind: str) -> None:
+        """A call with these queries, kept or not."""
+        self.items = query.shape[0]
         if kind != "cross":
-            self.queries = max(self.queries, call.query.shape[2])
+            self.queries = max(self.queries, query.shape[2])
 
 
 class Choice:

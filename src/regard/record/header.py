@@ -34,12 +34,7 @@ def to_header(recording: Recording) -> tuple[dict[str, Any], dict[str, Tensor]]:
     sites = []
     for i, site in enumerate(recording.sites):
         described: dict[str, Any] = {name: getattr(site, name) for name in _PLAIN}
-        error = site.proof.max_error
-        described["proof"] = {
-            "rows": site.proof.rows,
-            "max_error": None if isnan(error) else error,
-            "note": site.proof.note,
-        }
+        described["proof"] = proof_out(site.proof)
         tensors[f"site.{i}.query"], tensors[f"site.{i}.key"] = site.query, site.key
         if (lse := site.lse_if_known) is not None:
             tensors[f"site.{i}.lse"] = lse
@@ -66,7 +61,7 @@ def to_header(recording: Recording) -> tuple[dict[str, Any], dict[str, Tensor]]:
         {
             "sites": sites,
             "masks": rules,
-            "sequences": {name: _axis_out(axis) for name, axis in recording.sequences.items()},
+            "sequences": {name: axis_out(axis) for name, axis in recording.sequences.items()},
             "provenance": asdict(recording.provenance),
         },
         tensors,
@@ -83,7 +78,7 @@ def from_header(header: dict[str, Any], tensors: dict[str, Tensor]) -> Recording
     rules = [
         masks.from_state(state, _named(tensors, f"mask.{i}.")) for i, state in enumerate(header["masks"])
     ]
-    sequences = {str(name): _axis_in(axis) for name, axis in header["sequences"].items()}
+    sequences = {str(name): axis_in(axis) for name, axis in header["sequences"].items()}
     sites = tuple(_site_in(i, site, tensors, rules, sequences) for i, site in enumerate(header["sites"]))
     if not sites:
         raise ValueError("no sites")
@@ -101,8 +96,6 @@ def _site_in(
     rules: list[Mask],
     sequences: dict[str, Axis],
 ) -> Site:
-    proof = described["proof"]
-    error = proof["max_error"]
     largest = None
     if "left_out" in described:
         kept = tensors[f"site.{i}.positions"], tensors[f"site.{i}.weights"]
@@ -116,7 +109,7 @@ def _site_in(
         bias=tensors[described["bias"]] if "bias" in described else None,
         cut=_cut_in(described) if "head_numbers" in described else None,
         largest=largest,
-        proof=Proof(int(proof["rows"]), NAN if error is None else float(error), str(proof["note"])),
+        proof=proof_in(described["proof"]),
     )
     _check_site(site, sequences)
     if largest is not None and f"site.{i}.lse" not in tensors:
@@ -158,7 +151,20 @@ def _check_site(site: Site, sequences: dict[str, Axis]) -> None:
             site.bias.broadcast_to((b, h, q, k))
 
 
-def _axis_out(axis: Axis) -> dict[str, Any]:
+def proof_out(proof: Proof) -> dict[str, Any]:
+    """A proof as JSON."""
+    error = None if isnan(proof.max_error) else proof.max_error
+    return {"rows": proof.rows, "max_error": error, "note": proof.note}
+
+
+def proof_in(described: dict[str, Any]) -> Proof:
+    """The proof that JSON describes."""
+    error = described["max_error"]
+    return Proof(int(described["rows"]), NAN if error is None else float(error), str(described["note"]))
+
+
+def axis_out(axis: Axis) -> dict[str, Any]:
+    """The tokens along an axis as JSON."""
     return {
         "tokens": [asdict(tokens) for tokens in axis.tokens],
         "spans": [[span.start, span.stop] for span in axis.spans],
@@ -166,7 +172,8 @@ def _axis_out(axis: Axis) -> dict[str, Any]:
     }
 
 
-def _axis_in(described: dict[str, Any]) -> Axis:
+def axis_in(described: dict[str, Any]) -> Axis:
+    """The axis that JSON describes."""
     spans = tuple(range(int(start), int(stop)) for start, stop in described["spans"])
     tokens = tuple(_tokens_in(one) for one in described["tokens"])
     if len(tokens) != len(spans) or any(len(t) != len(s) for t, s in zip(tokens, spans, strict=True)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ from regard.record import proof
 from regard.record.choosing import Unclear
 from regard.record.given import Given, Way, take
 from regard.record.keeping import Form
+from regard.record.memory import explaining
 from regard.record.progress import Progress
 from regard.record.recorder import Recorder
 from regard.record.recording import Recording
@@ -39,6 +41,8 @@ def record(
     keep: Form = "qk",
     k: int | None = None,
     dtype: torch.dtype | None = None,
+    offload: bool = False,
+    path: str | PathLike[str] | None = None,
     rows: int = proof.ROWS,
     seed: int = 0,
     progress: Progress | None = None,
@@ -71,6 +75,9 @@ def record(
         "top_k", the `k` largest weights of each row.
         k: how many these are; 32 by default.
         dtype: number type of what is kept, such as torch.float16; the recording says what it costs.
+        offload: copy queries and keys to main memory while the model runs; else they stay on its device.
+        path: write them to this file while the model runs, so that a recording may be larger than memory;
+            killed in the middle, it leaves path.partial, of which `regard.open` reads what was complete.
         rows: query positions of each site whose output is recomputed and compared (the proof); 0 for none.
         seed: which random ones.
         progress: called with ("recording", attentions heard, attentions there are) while the model runs, and
@@ -94,7 +101,8 @@ def record(
         "k": k,
         "dtype": dtype,
     }
-    recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed, progress=progress, **choice)
+    shelf: dict[str, Any] = {"offload": offload, "path": path, "progress": progress}
+    recorder = Recorder(model, tokenizer=tokenizer, rows=rows, seed=seed, **choice, **shelf)
     subject = recorder.subject
     options = _generation(subject, generate)
     side = padding or ("right" if options is None else "left")
@@ -117,7 +125,7 @@ def record(
             if begun is None:
                 raise
             given = begun
-        recorder = Recorder(subject, rows=rows, seed=seed, progress=progress, **choice)
+        recorder = Recorder(subject, rows=rows, seed=seed, **choice, **shelf)
         recorder.chooses_early = early
 
 
@@ -125,7 +133,7 @@ def _run(recorder: Recorder, given: Given, options: dict[str, Any] | None) -> Re
     """Run the recorder's model once: a plain call, or its `generate` with these options."""
     model: Any = recorder.subject.model
     recorder.prepared = given.prepared
-    with torch.no_grad(), _evaluating(model), recorder:
+    with explaining(), torch.no_grad(), _evaluating(model), recorder:
         if options is None:
             model(*given.positional, **given.named)
         else:

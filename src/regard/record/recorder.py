@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -17,16 +19,22 @@ from torch import Tensor, nn
 from regard.errors import InvalidArgument, NothingToRecord
 from regard.models.loading import Subject
 from regard.record import again, intercept, interface, media, proof, returned, watch
-from regard.record.assemble import Heard, Part, Run, join, parts_of
+from regard.record.assemble import Heard, Run
 from regard.record.call import Call, NotUnderstood, understand
-from regard.record.choosing import Calls, Choice, LeftOut, check
+from regard.record.choosing import Calls, Choice
+from regard.record.filing import FileShelf
 from regard.record.generation import Chain, cache_in, cached_tokens
 from regard.record.keeping import Form, Keep
 from regard.record.layers import kind_of
+from regard.record.memory import explained, is_lack_of_memory
+from regard.record.origin import Origin
 from regard.record.progress import Count, Progress
 from regard.record.recording import Recording
-from regard.record.sequences import TARGET, TEXT, Prepared
-from regard.record.stitch import choose, inputs_of, prompt_length, stitch
+from regard.record.runs import marked, recordings_of
+from regard.record.sequences import Prepared
+from regard.record.shelf import MainMemory, Shelf
+from regard.record.site import Proof
+from regard.record.stitch import prompt_length
 from regard.record.unseen import has_attention
 from regard.words import say
 
@@ -54,6 +62,9 @@ class Recorder:
         "top_k", the `k` largest weights of each row.
         k: how many these are; 32 by default.
         dtype: number type of what is kept, such as torch.float16; the recording says what it costs.
+        offload: copy queries and keys to main memory, call by call; else they stay on the model's device.
+        path: write them to this file instead, call by call, so that a recording may be larger than memory.
+        Killed in the middle, it leaves path.partial, of which `regard.open` reads what was complete.
         progress: called with ("recording", attentions heard, attentions there are) while the model runs, and
         with ("generating", tokens written, tokens asked for); what it raises ends the run.
 
@@ -78,6 +89,8 @@ class Recorder:
         keep: Form = "qk",
         k: int | None = None,
         dtype: torch.dtype | None = None,
+        offload: bool = False,
+        path: str | PathLike[str] | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.subject = _as_subject(model, tokenizer)
@@ -85,6 +98,7 @@ class Recorder:
             raise InvalidArgument(f"rows must be at least 0; got {rows}.")
         self._rows, self._random, self._any_thread = rows, Random(seed), any_thread
         self._names = _names_of(self.subject.model)
+        self._origin = Origin.of(self.subject)
         self._thread = 0
         self._runs: list[Run] = []
         self._recordings: tuple[Recording, ...] | None = None
@@ -98,6 +112,7 @@ class Recorder:
         self._generation: _Generation | None = None
         self._made: tuple[Run, weakref.ref[Any]] | None = None  # a run, and the cache that it made
         self._changed = ExitStack()
+        self._path, self._shelf = path, MainMemory() if offload else Shelf()
         self.heard_anything = False
         self.prepared: Prepared | None = None  # what `record` knows of the tokens
         self.chooses_early = True  # leave out at once what names say is not wanted; else after the block
@@ -129,6 +144,8 @@ class Recorder:
             stack.callback(interface.leave, self)
             intercept.listen(self, watch.modules_of(self.subject.model))
             stack.callback(intercept.leave, self)
+            if self._path is not None:
+                self._shelf = FileShelf(self._path, self._origin)
             self._changed = stack.pop_all()
         return self
 
@@ -139,8 +156,19 @@ class Recorder:
         self._chosen.clear()
         self._choice.forget()
         runs, self._runs = self._runs, []
-        if kind is not None:
+        if error is not None:
+            self._shelf.gave_up(error)
+            if is_lack_of_memory(error):
+                error.add_note(str(explained(error)))
             return
+        try:
+            self._recordings = self._finished(runs)
+        except BaseException as error:
+            self._shelf.gave_up(error)
+            raise
+
+    def _finished(self, runs: list[Run]) -> tuple[Recording, ...]:
+        """The recordings of the block, which ended well."""
         if self._not_understood is not None:
             self.heard_anything = True
             raise NothingToRecord(
@@ -148,10 +176,14 @@ class Recorder:
             )
         self.heard_anything = not all(run.empty for run in runs)
         if self.heard_anything:
-            made = self._assembled([run for run in runs if not run.empty])
+            heard = [run for run in runs if not run.empty]
+            read = partial(again.read, self, sequence=self._sequence)
+            made = recordings_of(
+                self._origin, heard, self.prepared, self._sequence, self._shelf, self._keep, read
+            )
         else:
             made = self._asked([run for run in runs if not run.apart])
-        self._recordings = tuple(made)
+        return self._shelf.finished(tuple(made))
 
     def watches(self, module: nn.Module) -> bool:
         """Whether calls of this module are recorded. Part of `interface.Listener`."""
@@ -184,32 +216,40 @@ class Recorder:
         run = self._run()
         chain = run.chain if self._running else None
         calls = run.calls if chain is None else chain.steps[-1].calls
-        calls.note(call, kind)
+        calls.note(call.query, kind)
         if self.chooses_early and self._choice.leaves_out(name, kind, call, calls):
             return
         heads = self._choice.cut_of(call)
         if chain is None:
-            run.heard.append(Heard.of(call, name, kind, self._compare(call, output), door, heads=heads))
+            evidence = self._compare(call, output)
+            heard = Heard.of(call, name, kind, evidence, self._shelf, door, heads=heads)
+            run.heard.append(self._shelf.noted(run.number, heard))
             return
         proves = len(chain.steps) == 1 or chain.checks
-        evidence = self._compare(call, output) if proves else None
+        evidence = self._compare(call, output) if proves else proof.unchecked("")
         key, position = chain.fresh(call, name, kind)
-        heard = Heard.of(replace(call, key=key), name, kind, evidence, door, position, heads)
-        chain.steps[-1].heard.append(heard)
+        call = replace(call, key=key)
+        heard = Heard.of(call, name, kind, evidence, self._shelf, door, position, heads)
+        chain.steps[-1].heard.append(self._shelf.noted(run.number, heard))
 
     def refuse(self, module: nn.Module, reason: str) -> None:
         """Remember a call that cannot be read. Part of `CallListener`."""
         self._not_understood = f"{self._names[id(module)]} ({reason})"
 
-    def _compare(self, call: Any, output: Tensor) -> proof.Evidence | None:
+    def _compare(self, call: Call, output: Tensor) -> proof.Evidence | Proof:
         if not self._rows or call.dropout > 0:
-            return None
+            return proof.unchecked(say("notes.dropout" if call.dropout > 0 else "notes.no_rows"))
         queries = call.query.shape[2]
         place = (queries, call.query.device)
         if place not in self._chosen:
             self._chosen[place] = proof.choose_rows(queries, self._rows, self._random).to(call.query.device)
-        with torch.no_grad():
-            return proof.gather(call, output, self._chosen[place])
+        try:
+            with torch.no_grad():
+                return proof.gather(call, output, self._chosen[place])
+        except (MemoryError, RuntimeError) as error:  # the model need not stop for a comparison
+            if not is_lack_of_memory(error):
+                raise
+            return proof.unchecked(say("notes.not_enough_memory"))
 
     def begin_run(self, given: dict[str, Any]) -> None:
         """A call of the model begins. Part of `watch.RunListener`."""
@@ -221,16 +261,29 @@ class Recorder:
         cache = cache_in(given)
         past = cached_tokens(cache)
         if past is not None:
-            self._chain_of(cache).begin(past, tensors)
+            self._step(self._chain_of(cache), past, tensors)
         elif self._generation is not None:  # without a cache each step reads all tokens anew
             if self._generation.chain is None:
                 self._generation.chain = Chain(None)
-                self._runs.append(Run(tensors, chain=self._generation.chain))
-            self._generation.chain.begin(0, tensors)
+                self._add(Run(tensors, chain=self._generation.chain))
+            self._step(self._generation.chain, 0, tensors)
         else:
             silent = not self._runs or self._runs[0].empty  # it may have to be run again, just so
             chance = torch.get_rng_state() if silent else None
-            self._runs.append(Run(tensors, given=given, chance=chance))
+            self._add(Run(tensors, given=given, chance=chance))
+
+    def _add(self, run: Run) -> Run:
+        run.number = len(self._runs)
+        self._runs.append(run)
+        self._shelf.began(run, self.prepared)
+        return run
+
+    def _step(self, chain: Chain, past: int, tensors: dict[str, Tensor]) -> None:
+        chain.begin(past, tensors)
+        self._shelf.stepped(self._run_of(chain).number, past, tensors)
+
+    def _run_of(self, chain: Chain) -> Run:
+        return next(run for run in self._runs if run.chain is chain)
 
     def end_run(self, output: Any) -> None:
         """It ended. Part of `watch.RunListener`."""
@@ -268,7 +321,7 @@ class Recorder:
     def _run(self) -> Run:
         """The run that a call belongs to: the model's, or one of its parts, called by itself."""
         if not self._runs or not (self._running or self._runs[-1].apart):
-            self._runs.append(Run({}, apart=True))
+            self._add(Run({}, apart=True))
         return self._runs[-1]
 
     def _chain_of(self, cache: Any) -> Chain:
@@ -281,10 +334,10 @@ class Recorder:
             chain.adopt(last.inputs, last.heard, last.calls)  # the first call made the cache itself
             last.heard, last.calls, last.chain = [], Calls(), chain
         else:
-            self._runs.append(Run({}, chain=chain))
+            self._add(Run({}, chain=chain))
         if self._generation is not None:
             self._generation.chain = chain
-        watch.reordering(cache, chain.reorder, self._changed)
+        watch.reordering(cache, partial(self._reorder, chain), self._changed)
         return chain
 
     def like(self) -> Recorder:
@@ -303,60 +356,11 @@ class Recorder:
             first = 0
             if run.chain is not None and run.chain.returned is not None:
                 first = prompt_length(run.chain, decodes)
-            yield self._keep.of(_marked(whole, first, encoder_decoder=decodes))
+            yield self._keep.of(marked(whole, first, encoder_decoder=decodes))
 
-    def _assembled(self, runs: list[Run]) -> Iterator[Recording]:
-        """The recordings of all runs; an encoder that was called by itself goes with the decoder after it."""
-        encoder_decoder = bool(
-            getattr(getattr(self.subject.model, "config", None), "is_encoder_decoder", False)
-        )
-        before: list[Part] = []
-        earlier: list[LeftOut] = []
-        for run, following in zip(runs, [*runs[1:], None], strict=True):
-            if run.chain is None:
-                if encoder_decoder and run.apart and following is not None and following.chain is not None:
-                    before, earlier = parts_of(run.heard), run.calls.left_out
-                    continue
-                inputs, prepared, first = run.inputs, self.prepared, 0
-                parts, left_out = parts_of(run.heard), run.calls.left_out
-            else:
-                run.chain.check_last()
-                try:
-                    chosen = choose(run.chain, self._sequence, encoder_decoder=encoder_decoder)
-                except NothingToRecord:
-                    if run.chain.cached:
-                        raise
-                    read = again.read(self, run, self._sequence)
-                    first = prompt_length(run.chain, encoder_decoder)
-                    yield self._keep.of(_marked(read, first, encoder_decoder=encoder_decoder))
-                    continue
-                inputs = inputs_of(run.chain, chosen, encoder_decoder=encoder_decoder)
-                prepared = self.prepared
-                if prepared is not None and not encoder_decoder:
-                    prepared = prepared.continued(inputs, self.subject.tokenizer)
-                parts = [*before, *stitch(run.chain, chosen)]
-                left_out = [*earlier, *run.chain.steps[0].calls.left_out]
-                before, earlier = [], []
-                first = prompt_length(run.chain, encoder_decoder) if run.chain.returned is not None else 0
-                run.chain.steps.clear()
-            run.heard.clear()
-            without = [(one.layer, one.kind) for one in left_out]
-            if not parts:
-                check(self.subject.name, [], [], left_out)
-                self._keep.refuse(without)
-            whole = join(self.subject, parts, inputs, prepared, left_out)
-            whole = _marked(whole, first, encoder_decoder=encoder_decoder)
-            parts.clear()  # from here on only the recording holds the tensors: sites give theirs up in turn
-            yield self._keep.of(whole, without)
-
-
-def _marked(recording: Recording, first: int, *, encoder_decoder: bool) -> Recording:
-    """The recording, with tokens from number `first` on marked as written by the model; 0 for none."""
-    name = TARGET if encoder_decoder else TEXT
-    if not first or name not in recording.sequences:
-        return recording
-    written = recording.sequences[name].written_from(first)
-    return replace(recording, sequences={**recording.sequences, name: written})
+    def _reorder(self, chain: Chain, order: Tensor) -> None:
+        chain.reorder(order)
+        self._shelf.reordered(self._run_of(chain).number, order)
 
 
 @dataclass

@@ -7,7 +7,8 @@ Positions are those of an item's own tokens: padding is not there, whatever the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -17,7 +18,8 @@ from torch import Tensor
 
 from regard.attend import tiles
 from regard.attend.top import largest
-from regard.errors import InvalidArgument
+from regard.errors import InvalidArgument, TooLong
+from regard.record.memory import is_lack_of_memory
 from regard.record.progress import Progress, telling
 from regard.record.selection import Index, pick
 from regard.record.site import Proof, Site
@@ -207,7 +209,8 @@ class Recording:
         of, queries, keys = self._axes(layer, kind, item, site)
         _check_head(of, head)
         chosen_rows, chosen_cols = pick("rows", rows, queries), pick("cols", cols, keys)
-        with torch.no_grad():
+        count = (of.heads if head is None else 1) * chosen_rows.count * chosen_cols.count
+        with torch.no_grad(), _fitting(count):
             lse = of.lse_of(item, chosen_rows.hull, head)
             weights = of.scores(item, head).weights(chosen_rows.hull, chosen_cols.hull, lse)
             weights = chosen_cols.take(chosen_rows.take(weights, 1), -1)
@@ -357,6 +360,17 @@ class Recording:
 def _joined(strips: list[Tensor]) -> Tensor:
     """Strips of rows as one tensor; of one row that was taken out, that row."""
     return torch.cat(strips, 1) if len(strips) != 1 else strips[0]
+
+
+@contextmanager
+def _fitting(weights: int) -> Iterator[None]:
+    """Raise `TooLong` where so many weights are more than there is memory for."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        raise TooLong(say("errors.too_many_to_see", weights=-(-weights // 10**6))) from error
 
 
 def _check_head(site: Site, head: int | None) -> None:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.attend import masks
 from regard.errors import NothingToRecord, UnfaithfulRecording
 from regard.models.loading import Subject
-from regard.record import pieces
+from regard.record import pieces, proof
 from regard.record.assemble import Heard, Part
 from regard.record.unseen import has_attention
 from regard.words import say
@@ -132,8 +132,7 @@ def _part(model: nn.Module, name: str, field: str, weights: Tensor, inputs: Mapp
         bias=None,
         softcap=None,
         sinks=None,
-        dropout=0.0,
-        evidence=None,
+        evidence=proof.unchecked(say("notes.as_returned")),
         versions=(0, 0),
         place=pieces.Place.of(nothing),
         door="returned",

@@ -21,6 +21,7 @@ from regard.errors import InvalidArgument, NothingToRecord
 from regard.record.assemble import Heard, Part
 from regard.record.generation import Chain
 from regard.record.rule import rule_of
+from regard.record.shelf import Shelf
 from regard.words import say
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def prompt_length(chain: Chain, encoder_decoder: bool) -> int:
     return 0 if ids is None else ids.shape[1]
 
 
-def stitch(chain: Chain, chosen: Chosen) -> list[Part]:
+def stitch(chain: Chain, chosen: Chosen, shelf: Shelf) -> list[Part]:
     """All sites of a chain, in the order of its first step."""
     steps = chain.steps[: len(chosen.rows)]
     known: dict[Any, tuple[Mask | None, Tensor | None]] = {}
@@ -100,11 +101,11 @@ def stitch(chain: Chain, chosen: Chosen) -> list[Part]:
             raise NothingToRecord(
                 say("errors.not_understood", model=name, reason=say("errors.steps_differ"))
             ) from None
-        sites.append(_site(calls, [step.keep for step in steps], chosen, known))
+        sites.append(_site(calls, [step.keep for step in steps], chosen, known, shelf))
     return sites
 
 
-def _site(calls: list[Heard], keep: list[int], chosen: Chosen, known: dict[Any, Any]) -> Part:
+def _site(calls: list[Heard], keep: list[int], chosen: Chosen, known: dict[Any, Any], shelf: Shelf) -> Part:
     cross = calls[0].kind == "cross"
     known_as = (cross, *((id(c.mask), id(c.bias), c.triangle, c.position) for c in calls))
     if len(calls) == 1 and _is_whole(calls[0], chosen):
@@ -112,9 +113,10 @@ def _site(calls: list[Heard], keep: list[int], chosen: Chosen, known: dict[Any, 
             known[known_as] = _mask(calls, keep, chosen, calls[0].key.shape[2])
         return Part(calls, calls[0].query, calls[0].key, *known[known_as])
     shape = (len(chosen.ends), calls[0].query.shape[1], chosen.length, calls[0].query.shape[3])
-    query = calls[0].query.new_zeros(shape)
+    query = shelf.zeros(calls[0].query, shape)
     length = calls[0].key.shape[2] if cross else chosen.length
-    key = calls[0].key.new_zeros(shape[0], calls[0].key.shape[1], length, calls[0].key.shape[3])
+    shape = (shape[0], calls[0].key.shape[1], length, calls[0].key.shape[3])
+    key = shelf.zeros(calls[0].key, shape)
     for call, kept, rows in zip(calls, keep, chosen.rows, strict=True):
         _put(query, call.query[:, :, :kept], _place(call).query, rows)
         if not cross:

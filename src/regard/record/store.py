@@ -12,31 +12,21 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from regard.errors import DamagedFile, InvalidArgument, OutputError, RecordingError, RegardError
+from regard.record.dtypes import DTYPES
 from regard.record.header import FORMAT, VERSION, from_header, to_header, version_of
+from regard.record.journal import PARTIAL, Laid, padding
 from regard.record.recording import Recording
 from regard.words import say
-
-_DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-_ALIGNMENT = 64
 
 
 def save(recording: Recording, path: str | PathLike[str]) -> None:
@@ -45,20 +35,25 @@ def save(recording: Recording, path: str | PathLike[str]) -> None:
     Memory: one tensor at a time.
     """
     header, tensors = to_header(recording)
-    target = _target(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    target = target_of(path)
+    beside = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    # Wide numbers first, so that all are aligned.
+    order = sorted(tensors, key=lambda name: -tensors[name].element_size())
+    places, end = {}, 0
+    for name in order:
+        places[name] = Laid(tensors[name].dtype, tuple(tensors[name].shape), end)
+        end += places[name].bytes
+    head = encoded(header, places)
+    head += b" " * padding(8 + len(head))
     try:
-        with beside.open("xb") as out:
-            order = _write_header(out, header, tensors)
+        with refusing(path), beside.open("xb") as out:
+            out.write(len(head).to_bytes(8, "little") + head)
             for name in order:
                 whole = tensors[name].detach().cpu().contiguous().reshape(-1)
                 out.write(whole.view(torch.uint8).numpy().data)
             out.flush()
             os.fsync(out.fileno())
-        os.replace(beside, target)
-        _sync_folder(target.parent)
-    except OSError as error:
-        raise _refused(path, error) from error
+        rename(beside, target, path)
     finally:
         with suppress(OSError):
             beside.unlink()
@@ -72,8 +67,14 @@ def open(path: str | PathLike[str]) -> Recording:
     """
     shown = str(path)
     if not Path(path).is_file():
-        raise InvalidArgument(say("errors.no_such_file", path=shown))
+        beside = Path(f"{shown}.partial")
+        key = "errors.only_partial" if beside.is_file() else "errors.no_such_file"
+        raise InvalidArgument(say(key, path=shown, partial=str(beside)))
     try:
+        if _starts_with(Path(path), PARTIAL):
+            from regard.record.recovery import recovered
+
+            return recovered(path)
         with safe_open(os.fspath(path), framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
@@ -86,7 +87,7 @@ def open(path: str | PathLike[str]) -> Recording:
     except DamagedFile:
         raise
     except SafetensorError as error:
-        key = "errors.damaged_file" if _claims_to_be_ours(Path(path)) else "errors.damaged_foreign"
+        key = "errors.damaged_file" if _starts_with(Path(path), FORMAT) else "errors.damaged_foreign"
         raise DamagedFile(say(key, path=shown, reason=str(error))) from error
     except OSError as error:
         raise RecordingError(
@@ -97,7 +98,7 @@ def open(path: str | PathLike[str]) -> Recording:
         raise DamagedFile(say("errors.damaged_file", path=shown, reason=reason)) from error
 
 
-def _target(path: str | PathLike[str]) -> Path:
+def target_of(path: str | PathLike[str]) -> Path:
     """The file that `path` means, links followed."""
     try:
         return Path(os.path.realpath(path))
@@ -105,51 +106,50 @@ def _target(path: str | PathLike[str]) -> Path:
         raise _refused(path, error) from error
 
 
-def _refused(path: str | PathLike[str], error: Exception) -> OutputError:
-    reason = (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
-    return OutputError(say("errors.cannot_write", path=str(path), reason=reason))
+def rename(beside: Path, target: Path, shown: str | PathLike[str]) -> None:
+    """Give a complete file its final name, to last through a power cut where the system allows it."""
+    with refusing(shown):
+        os.replace(beside, target)
+    with suppress(OSError):
+        handle = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
-def _write_header(out: Any, header: dict[str, Any], tensors: dict[str, Tensor]) -> list[str]:
-    """Write the header; returns the order of the tensors: wide numbers first, so that all are aligned."""
-    order = sorted(tensors, key=lambda name: -tensors[name].element_size())
+@contextmanager
+def refusing(shown: str | PathLike[str]) -> Iterator[None]:
+    """What the system refuses, as one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(shown, error) from error
+
+
+def encoded(header: dict[str, Any], places: dict[str, Laid]) -> bytes:
+    """The header of a file whose tensors lie at `places`, counted from the end of the header."""
     metadata = {
         "format": FORMAT,
         "version": str(version_of(header)),
         "header": json.dumps(header, allow_nan=False),
     }
     entries: dict[str, Any] = {"__metadata__": metadata}
-    start = 0
-    for name in order:
-        tensor = tensors[name]
-        stop = start + tensor.numel() * tensor.element_size()
-        entries[name] = {
-            "dtype": _DTYPES[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [start, stop],
-        }
-        start = stop
-    encoded = json.dumps(entries).encode()
-    encoded += b" " * (-(8 + len(encoded)) % _ALIGNMENT)
-    out.write(len(encoded).to_bytes(8, "little"))
-    out.write(encoded)
-    return order
+    for name, laid in places.items():
+        offsets = [laid.start, laid.start + laid.bytes]
+        entries[name] = {"dtype": DTYPES[laid.dtype], "shape": list(laid.shape), "data_offsets": offsets}
+    return json.dumps(entries).encode()
 
 
-def _claims_to_be_ours(path: Path) -> bool:
-    """Whether a file that cannot be read starts as a recording does."""
+def _refused(path: str | PathLike[str], error: Exception) -> OutputError:
+    reason = (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
+    return OutputError(say("errors.cannot_write", path=str(path), reason=reason))
+
+
+def _starts_with(path: Path, word: str) -> bool:
+    """Whether a file begins as one of ours does."""
     try:
         with path.open("rb") as stream:
-            return FORMAT.encode() in stream.read(256)
+            return word.encode() in stream.read(256)
     except OSError:
         return False
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the renaming last through a power cut, where the system allows it."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
