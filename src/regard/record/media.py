@@ -7,11 +7,11 @@ that holds one beside a tokenizer. Pillow and numpy are recognised, not imported
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import InvalidArgument
 from regard.models.loading import Subject
@@ -62,6 +62,17 @@ def tokenizer_of(processor: Any) -> Any:
 def processor_of(given: Any) -> Any:
     """What makes tensors of images or sound, of what `tokenizer=` was given; None for a mere tokenizer."""
     return None if given is None or hasattr(given, "convert_ids_to_tokens") else given
+
+
+def subject_of(model: Subject | nn.Module, given: Any) -> Subject:
+    """The model with the tokenizer or processor that was `given` beside it."""
+    tokenizer, processor = tokenizer_of(given), processor_of(given)
+    if isinstance(model, Subject):
+        return replace(model, tokenizer=tokenizer or model.tokenizer, processor=processor or model.processor)
+    if not isinstance(model, nn.Module):
+        raise InvalidArgument(f"model must be a Subject or a torch.nn.Module; got {type(model).__name__}.")
+    source = str(getattr(getattr(model, "config", None), "_name_or_path", "") or "")
+    return Subject(model, tokenizer, name=source or type(model).__name__, source=source, processor=processor)
 
 
 def prepare(subject: Subject, value: Any) -> Media:

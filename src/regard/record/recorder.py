@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.errors import InvalidArgument, NothingToRecord
 from regard.models.loading import Subject
-from regard.record import again, intercept, interface, media, proof, returned, watch
+from regard.record import again, intercept, interface, proof, returned, watch
 from regard.record.assemble import Heard, Run
 from regard.record.call import Call, NotUnderstood, understand
 from regard.record.choosing import Calls, Choice
@@ -26,6 +26,7 @@ from regard.record.filing import FileShelf
 from regard.record.generation import Chain, cache_in, cached_tokens
 from regard.record.keeping import Form, Keep
 from regard.record.layers import kind_of
+from regard.record.media import subject_of
 from regard.record.memory import explained, is_lack_of_memory
 from regard.record.origin import Origin
 from regard.record.progress import Count, Progress
@@ -93,11 +94,11 @@ class Recorder:
         path: str | PathLike[str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self.subject = _as_subject(model, tokenizer)
+        self.subject = subject_of(model, tokenizer)
         if rows < 0:
             raise InvalidArgument(f"rows must be at least 0; got {rows}.")
         self._rows, self._random, self._any_thread = rows, Random(seed), any_thread
-        self._names = _names_of(self.subject.model)
+        self._names = watch.names_of(self.subject.model)
         self._origin = Origin.of(self.subject)
         self._thread = 0
         self._runs: list[Run] = []
@@ -369,29 +370,3 @@ class _Generation:
 
     given: dict[str, Tensor]
     chain: Chain | None = None
-
-
-def _names_of(model: nn.Module) -> dict[int, str]:
-    """Qualified names by identity: what named_modules says, in a quarter of its time."""
-    names: dict[int, str] = {}
-    ahead = [("", model)]
-    while ahead:
-        name, module = ahead.pop()
-        if id(module) in names:
-            continue
-        names[id(module)] = name
-        prefix = f"{name}." if name else ""
-        children = [(prefix + child, part) for child, part in module._modules.items() if part is not None]
-        ahead.extend(reversed(children))
-    return names
-
-
-def _as_subject(model: Subject | nn.Module, given: Any) -> Subject:
-    """The model with the tokenizer or processor that was `given` beside it."""
-    tokenizer, processor = media.tokenizer_of(given), media.processor_of(given)
-    if isinstance(model, Subject):
-        return replace(model, tokenizer=tokenizer or model.tokenizer, processor=processor or model.processor)
-    if not isinstance(model, nn.Module):
-        raise InvalidArgument(f"model must be a Subject or a torch.nn.Module; got {type(model).__name__}.")
-    source = str(getattr(getattr(model, "config", None), "_name_or_path", "") or "")
-    return Subject(model, tokenizer, name=source or type(model).__name__, source=source, processor=processor)
