@@ -62,11 +62,11 @@ def gather(call: Call, output: Float[Tensor, "b q h v"], rows: Int[Tensor, " r"]
         raise NotUnderstood(f"output: {tuple(output.shape)}, not {expected}")
     mixed, empty = _attend(call, rows)
     seen = output.detach().index_select(1, rows).transpose(1, 2).to(mixed.dtype)
-    difference = (mixed - seen).abs_()
     if (
         empty is not None
-    ):  # kernels disagree on rows that see nothing (0, a mean, not-a-number); nobody looks there
-        difference = difference.masked_fill_(empty, 0.0)
+    ):  # kernels disagree on rows that see nothing (0, a mean, no number); nobody looks there
+        mixed, seen = mixed.masked_fill(empty, 0.0), seen.masked_fill(empty, 0.0)
+    difference = (mixed - seen).abs_()
     largest = call.value.detach().abs().amax().to(mixed.dtype)
     error = difference.amax() / largest.clamp_min(torch.finfo(mixed.dtype).tiny)
     return Evidence(mixed, seen, error, rows.numel(), output.dtype, call.unknown)
