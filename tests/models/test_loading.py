@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -45,6 +46,23 @@ def test_a_folder_is_loaded_with_the_class_that_it_was_saved_from(folder: Path) 
     assert type(subject.model).__name__ == "BertForMaskedLM"
     assert subject.tokenizer is None
     assert regard.load(str(folder), dtype=torch.bfloat16).model.dtype == torch.bfloat16
+
+
+def test_a_model_of_images_comes_with_what_makes_tensors_of_them(tmp_path: Path) -> None:
+    from transformers import ViTConfig, ViTModel
+    from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=16,
+        patch_size=8,
+    )  # fmt: skip
+    ViTModel(config).save_pretrained(tmp_path)
+    ViTImageProcessorPil(size={"height": 16, "width": 16}).save_pretrained(tmp_path)
+    subject = regard.load(tmp_path)
+    assert subject.tokenizer is None
+    picture = numpy.zeros((20, 30, 3), dtype=numpy.uint8)
+    texts = regard.record(subject, picture).tokens().texts
+    assert texts == ("[CLS]", "r0 c0", "r0 c1", "r1 c0", "r1 c1")
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path, folder: Path) -> None:

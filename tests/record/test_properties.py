@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 from transformers import MistralConfig, MistralForCausalLM
 
 import regard
@@ -64,3 +65,55 @@ def test_weights_equal_eager(
             assert (weights - expected[item][:, kept, kept]).abs().max() < 1e-5
             assert (weights.sum(-1) - 1).abs().max() < 1e-5
             assert weights.triu(1).count_nonzero() == 0
+
+
+def allowed(kind: str, n: int, seed: int) -> Tensor:
+    """Who may attend: (n, n), every query at least to itself."""
+    position, random = torch.arange(n), torch.Generator().manual_seed(seed)
+    causal = position[:, None] >= position
+    if kind == "documents":
+        ids = torch.randint(0, 2, (n,), generator=random).cumsum(0)
+        return causal & (ids[:, None] == ids)
+    if kind == "holes":
+        return causal & ((torch.rand(n, n, generator=random) < 0.7) | torch.eye(n, dtype=torch.bool))
+    if kind == "prefix":
+        return causal | (position < 1 + seed % n)
+    return causal if kind == "causal" else torch.ones(n, n, dtype=torch.bool)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    kinds=st.lists(
+        st.sampled_from(["causal", "documents", "holes", "prefix", "everything"]), min_size=1, max_size=2
+    ),
+    kv_heads=st.sampled_from([1, 2, 4]),
+    n=st.integers(1, 12),
+    cuts=st.sets(st.integers(1, 11), max_size=3),
+    kernel=st.sampled_from(["sdpa", "eager"]),
+    seed=st.integers(0, 99),
+)
+def test_weights_equal_eager_under_any_mask(
+    kinds: list[str], kv_heads: int, n: int, cuts: set[int], kernel: str, seed: int
+) -> None:
+    model = tiny(None, kv_heads)
+    masks = torch.stack([allowed(kind, n, seed + i) for i, kind in enumerate(kinds)])
+    added = torch.zeros(len(kinds), 1, n, n).masked_fill(~masks[:, None], torch.finfo(torch.float32).min)
+    ids = torch.randint(1, 40, (len(kinds), n), generator=torch.Generator().manual_seed(seed))
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        own = model(ids, attention_mask=added, output_attentions=True).attentions
+    model.set_attn_implementation(kernel)
+    whole = {"prefix", "everything"} & set(kinds)  # no step sees what comes after it
+    bounds = [0, *sorted(cut for cut in cuts if cut < n and not whole), n]
+    with regard.Recorder(model) as recorder, torch.no_grad():
+        cache = None
+        for start, stop in pairwise(bounds):
+            given = added if kernel == "eager" or seed % 2 else masks[:, None]
+            cache = model(
+                ids[:, start:stop], attention_mask=given[:, :, start:stop, :stop], cache=cache
+            ).cache
+    for item, kind in enumerate(kinds):
+        for layer, expected in enumerate(own):
+            weights = recorder.recording.weights(layer=layer, item=item)
+            assert (weights - expected[item]).abs().max() < 1e-5
+            assert weights[:, ~masks[item]].count_nonzero() == 0, kind
