@@ -107,8 +107,7 @@ def stitch(chain: Chain, chosen: Chosen, shelf: Shelf) -> list[Part]:
 
 def _site(calls: list[Heard], keep: list[int], chosen: Chosen, known: dict[Any, Any], shelf: Shelf) -> Part:
     cross = calls[0].kind == "cross"
-    device = calls[0].query.device
-    known_as = (cross, device, *((id(c.mask), id(c.bias), c.triangle, c.position) for c in calls))
+    known_as = (cross, *((id(c.mask), id(c.bias), c.triangle, c.position) for c in calls))
     if len(calls) == 1 and _is_whole(calls[0], chosen):
         if known_as not in known:
             known[known_as] = _mask(calls, keep, chosen, calls[0].key.shape[2])
@@ -189,7 +188,7 @@ def _mask(
     rule, _ = rule_of(allowed, False, (chosen.length, length))
     if bias is not None and bool((bias == bias[:1]).all()):
         bias = bias[:1].clone()
-    return rule, None if bias is None else bias.to(calls[0].query.device)
+    return rule, bias
 
 
 def _parts(call: Heard, rows: Tensor) -> tuple[Bool[Tensor, "b h q k"], Tensor | None]:
