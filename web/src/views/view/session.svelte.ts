@@ -173,11 +173,19 @@ export class Session {
     return new Map(known)
   }
 
+  /** The token of a column that stands out: of the cell that is pointed at, else the one in focus. */
+  markedOf(side: Side): number | null {
+    if (this.cell) return this.cell[side]
+    return this.focus?.side === side ? this.focus.index : null
+  }
+
   /** A token for a sentence: a text that occurs more than once gets its position, as in “the (7)”. */
   nameOf(side: Side, index: number): string {
     const { tokens } = this.tokensOf(side)
-    const text = label(tokens[index]!)
-    return tokens.indexOf(tokens[index]!) === tokens.lastIndexOf(tokens[index]!) ? text : `${text} (${index})`
+    const word = tokens[index]!.trim()
+    const twin = tokens.some((token, at) => at !== index && token.trim() === word)
+    const text = label(word || tokens[index]!)
+    return twin ? `${text} (${index})` : text
   }
 
   /** Load the weights of the chosen site; the previous picture stays until they are there. */
