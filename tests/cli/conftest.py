@@ -59,14 +59,19 @@ def model(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
             raise regard.errors.UnknownModel("There is no model nowhere.")
         return SimpleNamespace(name=name)
 
-    def record(subject: Any, *texts: str, truncate: bool = False, **options: Any) -> Any:
+    def record(
+        subject: Any, *texts: str, truncate: bool = False, path: str | None = None, **options: Any
+    ) -> Any:
         asked = {
             name: value
             for name, value in options.items()
             if name != "progress" and (name, value) != ("keep", "qk")
         }
         calls.append((subject.name, *texts, truncate, *(item for item in asked.items() if item[1])))
-        return recording_of(" ".join(texts).split())
+        recording = recording_of(" ".join(texts).split())
+        if path is not None:
+            recording.save(path)
+        return recording
 
     monkeypatch.setattr(regard, "load", load, raising=False)
     monkeypatch.setattr(regard, "record", record, raising=False)

@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 
 import regard
+from regard.errors import OutputError
 
 Run = Callable[..., Any]
 Calls = list[tuple[Any, ...]]
@@ -195,3 +198,37 @@ def test_view_serves_the_recording_at_its_link_until_interrupted(recording_file:
     process.send_signal(signal.SIGINT)
     rest, errors = process.communicate(timeout=20)
     assert (process.returncode, rest, errors) == (0, "", "")
+
+
+def test_a_recording_that_was_never_finished_opens_by_its_name_and_can_be_completed(
+    say_to: Run, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=61, hidden_size=32, intermediate_size=32, num_hidden_layers=3, num_attention_heads=4
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    model.model.layers[2].register_forward_pre_hook(stop)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        regard.record(model, torch.arange(2, 12)[None], path=tmp_path / "a.regard")
+    partial = tmp_path / "a.regard.partial"
+    assert str(partial) in raised.value.__notes__[0]
+    assert say_to("record", str(partial), "-o", str(tmp_path / "b.regard")).status == 0
+    assert [site.layer for site in regard.open(tmp_path / "b.regard").sites] == [0, 1]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OutputError("The disk is full.")])
+def test_what_was_complete_is_named_when_a_recording_is_broken_off(
+    say_to: Run, model: Calls, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def broken_off(*_: Any, **__: Any) -> Any:
+        error.add_note("x.regard.partial holds it.")
+        raise error
+
+    monkeypatch.setattr(regard, "record", broken_off)
+    said = say_to("record", "a text", "-o", "x.regard")
+    assert said.err.endswith("x.regard.partial holds it.\n")

@@ -80,9 +80,12 @@ def test_all_that_the_library_tells_of_has_a_name_in_both_languages() -> None:
 def test_a_terminal_sees_how_far_it_is(
     say_to: Run, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    def record(*_: Any, progress: Any, **__: Any) -> Any:
+    def record(*_: Any, progress: Any, path: str | None, **__: Any) -> Any:
         progress("recording", 3, 6)
-        return recording_of(["x"] * (600 if command == "heatmap" else 9))
+        recording = recording_of(["x"] * (600 if command == "heatmap" else 9))
+        if path is not None:
+            recording.save(path)
+        return recording
 
     monkeypatch.setattr(regard, "record", record, raising=False)
     monkeypatch.setattr(sys, "stderr", stream := Terminal())

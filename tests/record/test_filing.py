@@ -20,6 +20,7 @@ from safetensors import safe_open
 
 import regard
 from regard.errors import DamagedFile, InvalidArgument, OutputError, RecordingError, TooLong
+from regard.record import filing, store
 from regard.record.filing import FileShelf
 from regard.record.recorder import Recorder
 
@@ -70,6 +71,14 @@ def assert_same(one: Any, other: Any, atol: float = 0.0) -> None:
             assert float(difference) <= atol
 
 
+@pytest.fixture(params=["in place", "written anew"])
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways in which a file comes to its final form."""
+    monkeypatch.setattr(filing, "_SMALL", 0 if request.param == "in place" else 1 << 30)
+    monkeypatch.setattr(filing, "_WASTE", 1e9)
+
+
+@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("generate", [None, 5, {"max_new_tokens": 5, "num_beams": 3}])
 def test_the_file_holds_what_memory_would(
     llama: Any, padded: dict[str, torch.Tensor], generate: Any, tmp_path: Path
@@ -83,6 +92,7 @@ def test_the_file_holds_what_memory_would(
     assert there.proof.rows == here.proof.rows
 
 
+@pytest.mark.usefixtures("small")
 def test_an_encoder_decoder_with_biases_goes_to_a_file(tmp_path: Path) -> None:
     inputs = {"input_ids": torch.arange(2, 9)[None], "decoder_input_ids": torch.tensor([[0, 5, 6, 7]])}
     model = t5(decoder_layers=3)
@@ -93,8 +103,11 @@ def test_an_encoder_decoder_with_biases_goes_to_a_file(tmp_path: Path) -> None:
 
 
 def test_the_file_is_plain_safetensors_and_not_much_larger_than_what_it_holds(
-    llama: Any, tmp_path: Path
+    llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(filing, "_SMALL", 0)
+    monkeypatch.setattr(filing, "_WASTE", 0.5)
+    monkeypatch.setattr(store, "save", None)  # which would write it anew
     ids = torch.randint(2, 61, (1, 2000), generator=torch.Generator().manual_seed(1))
     recording = regard.record(llama, ids, path=tmp_path / "long.regard")
     with safe_open(tmp_path / "long.regard", framework="pt") as file:

@@ -46,8 +46,11 @@ class Command(_InWords, click.Command):
         """Run it; Ctrl-C is Abort already here, or click would write an empty line first."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise click.Abort from None
+        except KeyboardInterrupt as error:
+            abort = click.Abort()
+            for note in getattr(error, "__notes__", ()):
+                abort.add_note(note)
+            raise abort from None
 
 
 class Group(_InWords, click.Group):

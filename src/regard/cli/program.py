@@ -80,10 +80,10 @@ def run(arguments: Sequence[str]) -> int:
     try:
         program().main(list(arguments), prog_name="regard", standalone_mode=False)
     except RegardError as error:
-        return _complain(str(error))
-    except (click.Abort, KeyboardInterrupt):
+        return _complain(f"{error} {_notes(error)}")
+    except (click.Abort, KeyboardInterrupt) as error:
         start = "\r" if sys.stderr.isatty() else ""  # over the ^C that the terminal wrote
-        click.echo(f"{start}regard: {say('cli.interrupted')}", err=True)
+        click.echo(f"{start}regard: {say('cli.interrupted')} {_notes(error)}".rstrip(), err=True)
         return INTERRUPTED
     except click.ClickException as error:
         return _complain(_sentence(error))
@@ -106,6 +106,11 @@ def _language(arguments: Sequence[str]) -> Language:
             if argument.startswith("--lang") and value == language:
                 return language
     return language_of_user()
+
+
+def _notes(error: BaseException) -> str:
+    """What was noted with an error: where the part that was complete can be found."""
+    return " ".join(getattr(error, "__notes__", ()))
 
 
 def _complain(sentence: str) -> int:

@@ -30,8 +30,9 @@ def _record(source: Source, output: str, as_json: bool) -> None:
     from regard.show.files import check_place
 
     check_place(output)
-    recording, _ = recorded(source)
-    recording.save(output)
+    recording, subject = recorded(source, output)
+    if subject is None:  # it was there already
+        recording.save(output)
     path = Path(output)
     summary = {
         "path": str(path),

@@ -25,7 +25,7 @@ KINDS = ("self", "causal", "cross")
 FORMS = ("qk", "weights", "top_k")
 DTYPES = ("float32", "float16", "bfloat16")
 CHOICES = ("layers", "heads", "kinds", "keep", "top", "dtype")
-RECORDING_SUFFIX = ".regard"
+RECORDING_SUFFIXES = (".regard", ".regard.partial")  # the second: of one that was never finished
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Source:
     def recording_file(self) -> str | None:
         """The recording that is asked for, or None when a text is."""
         named = [*self.texts, *([self.file] if self.file else [])]
-        if not any(name.endswith(RECORDING_SUFFIX) for name in named):
+        if not any(name.endswith(RECORDING_SUFFIXES) for name in named):
             return None
         if len(named) > 1 or self.pair is not None:
             raise InvalidArgument(say("cli.error.recording_and_text", file=named[0]))
@@ -162,8 +162,11 @@ def taking_source(function: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def recorded(source: Source) -> tuple[Recording, Subject | None]:
-    """The recording that `source` names: opened, or made with its model (then the model comes along)."""
+def recorded(source: Source, path: str | None = None) -> tuple[Recording, Subject | None]:
+    """The recording that `source` names: opened, or made with its model (then the model comes along).
+
+    With `path` one that is made goes straight to this file.
+    """
     if file := source.recording_file():
         import regard
 
@@ -179,6 +182,7 @@ def recorded(source: Source) -> tuple[Recording, Subject | None]:
             truncate=source.truncate,
             chat=source.chat,
             generate=source.generate,
+            path=path,
             progress=bar,
             **source.choice(),
         )

@@ -40,6 +40,7 @@ _SEGMENT = 1 << 28  # bytes mapped at once, at least
 _ROOM = 1 << 16  # for the header of a recording, and ...
 _ROOM_A_TOKEN = 160  # ... for each token of its text
 _BLOCK = 1 << 12  # bytes at the front that the disk has, since the opening stands there
+_SMALL = 1 << 24  # bytes of a recording that are quickly written once more, without the room and the records
 _WASTE = 0.25  # share of the file beside the recording's tensors, from which it is written anew
 
 
@@ -201,7 +202,7 @@ class FileShelf(Shelf):
                 places[name] = replace(laid, shape=tuple(tensor.shape))
                 taken.add(laid.start)
         used = sum(laid.bytes for laid in places.values())
-        if self._file.end - self._file.first > used * (1 + _WASTE) + _ROOM:
+        if used < _SMALL or self._file.end > used * (1 + _WASTE):
             return False
         for name in tensors.keys() - places.keys():
             tensor = tensors[name]
