@@ -154,6 +154,16 @@ def test_one_layer_is_that_of_the_whole_recording(name: str) -> None:
         assert not said  # a layer that is left out is not called unseen
 
 
+def test_keys_are_patches_also_where_the_attention_among_them_is_left_out() -> None:
+    model = built(
+        "SiglipVisionConfig", "SiglipVisionModel", hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, image_size=32, patch_size=8,
+    )  # fmt: skip
+    whole, part = regard.record(model, PIXELS), regard.record(model, PIXELS, kinds=["cross"])
+    same(part, whole)
+    assert part.sites[0].keys == "image"
+
+
 @pytest.mark.parametrize("name", ["t5", "bart"])
 @pytest.mark.parametrize("kind", ["self", "causal", "cross"])
 def test_one_kind_is_that_of_the_whole_recording(name: str, kind: str) -> None:

@@ -22,7 +22,7 @@ from regard.record.layers import names_of_calls, numbers_of
 from regard.record.origin import Origin
 from regard.record.recording import Provenance, Recording
 from regard.record.rule import rule_of
-from regard.record.sequences import Prepared, Sequences
+from regard.record.sequences import Prepared, Sequences, reads_no_text
 from regard.record.shelf import Shelf
 from regard.record.site import NAN, Proof, Site
 from regard.record.unseen import unseen
@@ -188,6 +188,11 @@ def join(
         encoder_decoder=origin.encoder_decoder,
         model=origin.module,
     )
+    # Which tokens a site reads is told by what others read as well: image patches, say.
+    in_steps = any(part.calls[0].position is not None for part in parts)
+    for other in left_out:
+        if not in_steps or reads_no_text(other.name):
+            sequences.names_of(other.query, other.key, other.name, other.kind)
     sites = []
     for part, name, layer, kind in zip(parts, names, layers, kinds, strict=True):
         one = part.calls[0]

@@ -38,6 +38,8 @@ class LeftOut:
     layer: int  # as its name says
     kind: str
     by_layer: bool
+    query: Tensor  # of the shape that it had, ...
+    key: Tensor  # ... without heads and channels
 
 
 @dataclass
@@ -84,7 +86,8 @@ class Choice:
             return False
         same = before is not None and before[0] == name and (place == before[2] or place.continues(before[2]))
         if not same:
-            calls.left_out.append(LeftOut(name, stack_of(name)[1] or 0, told, by_layer))
+            shapes = (call.query[:, :0, :, :0].detach().clone(), call.key[:, :0, :, :0].detach().clone())
+            calls.left_out.append(LeftOut(name, stack_of(name)[1] or 0, told, by_layer, *shapes))
         return True
 
     def cut_of(self, call: Call) -> Cut | None:

@@ -102,7 +102,7 @@ class Keep:
                     cut.site(site)
             sites = [site for site in sites if site.heads]
         notes = self._convert(recording, sites)
-        if not notes and len(sites) == len(recording.sites):
+        if not notes and not left_out and len(sites) == len(recording.sites):
             return recording
         used = {name for site in sites for name in (site.queries, site.keys)}
         return Recording(

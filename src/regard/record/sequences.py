@@ -130,6 +130,11 @@ class Sequences:
         self._shapes[name] = shape
 
 
+def reads_no_text(site: str) -> bool:
+    """Whether a site belongs to a stack that reads images or sound, by its name."""
+    return _NO_TEXT.search(site) is not None
+
+
 def spans_of(kept: Bool[Tensor, "b n"]) -> tuple[range, ...]:
     """Where each item's own tokens stand: from the first kept position to the last."""
     spans = []
