@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import re
 import weakref
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,127 +14,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import regard
-from regard.attend import masks
-from regard.attend.attention import attention
+from choices import IDS, MODELS, PIXELS, albert, bert, built, same, t5
 from regard.errors import InvalidArgument
 from regard.record.choosing import Unclear
-from regard.record.heads import Cut
-
-SIZES: dict[str, Any] = {
-    "vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
-    "num_attention_heads": 4, "max_position_embeddings": 128, "initializer_range": 0.3, "pad_token_id": 0,
-}  # fmt: skip
-IDS = torch.arange(4, 16)[None]
-
-
-def built(config: str, model: str, **changes: Any) -> Any:
-    torch.manual_seed(0)
-    made = getattr(transformers, config)(**changes)
-    return getattr(transformers, model)(made).eval()
-
-
-def bert() -> Any:
-    return built("BertConfig", "BertModel", **SIZES)
-
-
-def llama(kv_heads: int = 2, heads: int = 4) -> Any:
-    sizes = {**SIZES, "num_key_value_heads": kv_heads, "num_attention_heads": heads, "head_dim": 8}
-    return built("LlamaConfig", "LlamaForCausalLM", eos_token_id=2, bos_token_id=1, **sizes)
-
-
-def windowed() -> Any:
-    return built("MistralConfig", "MistralForCausalLM", num_key_value_heads=2, sliding_window=4, **SIZES)
-
-
-def albert(groups: int = 1) -> Any:
-    return built("AlbertConfig", "AlbertModel", embedding_size=16, num_hidden_groups=groups, **SIZES)
-
-
-def t5() -> Any:
-    return built(
-        "T5Config", "T5ForConditionalGeneration", vocab_size=61, d_model=32, d_kv=8, d_ff=48, num_layers=3,
-        num_decoder_layers=2, num_heads=4, pad_token_id=0, decoder_start_token_id=0, initializer_factor=2.0,
-    )  # fmt: skip
-
-
-def bart() -> Any:
-    return built(
-        "BartConfig", "BartModel", vocab_size=61, d_model=32, encoder_layers=2, decoder_layers=3,
-        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32,
-        init_std=0.3,
-    )  # fmt: skip
-
-
-def zamba() -> Any:
-    sizes = {
-        **SIZES,
-        "num_hidden_layers": 6,
-        "mamba_d_state": 4,
-        "mamba_dt_rank": 4,
-        "use_mamba_kernels": False,
-    }
-    return built(
-        "ZambaConfig", "ZambaModel", attn_layer_period=2, attn_layer_offset=1, num_key_value_heads=4,
-        n_mamba_heads=2, **sizes,
-    )  # fmt: skip
-
-
-def qwen_next() -> Any:
-    return built(
-        "Qwen3NextConfig", "Qwen3NextForCausalLM", num_key_value_heads=2, head_dim=8,
-        linear_num_value_heads=2, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
-        num_experts=2, num_experts_per_tok=1, moe_intermediate_size=16, shared_expert_intermediate_size=16,
-        full_attention_interval=2, **SIZES,
-    )  # fmt: skip
-
-
-def swin() -> Any:
-    return built(
-        "SwinConfig", "SwinModel", image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4],
-        window_size=4, initializer_range=0.3,
-    )  # fmt: skip
-
-
-def gpt_oss() -> Any:
-    sizes = {**SIZES, "num_hidden_layers": 2, "num_key_value_heads": 2, "head_dim": 8}
-    model = built(
-        "GptOssConfig",
-        "GptOssForCausalLM",
-        num_local_experts=2,
-        num_experts_per_tok=1,
-        sliding_window=5,
-        **sizes,
-    )
-    for layer in model.model.layers:
-        layer.self_attn.sinks.data = torch.tensor([0.5, -0.5, 1.0, 2.0])
-    return model
-
-
-PIXELS = {"pixel_values": torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))}
-BOTH = {"input_ids": IDS, "decoder_input_ids": torch.tensor([[0, 5, 9, 7]])}
-MODELS: dict[str, tuple[Callable[[], Any], dict[str, Tensor]]] = {
-    "bert": (bert, {"input_ids": IDS}),
-    "llama": (llama, {"input_ids": IDS}),
-    "window": (windowed, {"input_ids": IDS}),
-    "albert": (albert, {"input_ids": IDS}),
-    "albert of two groups": (lambda: albert(2), {"input_ids": IDS}),
-    "zamba": (zamba, {"input_ids": IDS}),
-    "qwen3-next": (qwen_next, {"input_ids": IDS}),
-    "swin": (swin, PIXELS),
-    "t5": (t5, BOTH),
-    "bart": (bart, BOTH),
-}
-
-
-def same(part: regard.Recording, whole: regard.Recording) -> None:
-    """Every site of `part` is that of `whole`, head by head, by the model's numbers."""
-    for site in part.sites:
-        of = {"layer": site.layer, "kind": site.kind, "site": site.name}
-        full = whole.site(site.layer, site.kind, site.name)
-        assert (site.queries, site.keys, site.all_heads) == (full.queries, full.keys, full.heads)
-        for head in site.head_numbers:
-            weights = part.weights(head=head, **of)
-            torch.testing.assert_close(weights, whole.weights(head=head, **of), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -284,68 +163,6 @@ def test_the_proof_is_run_on_all_heads_and_not_where_nothing_is_kept() -> None:
     assert part.proof.rows == 8
 
 
-@pytest.mark.parametrize("heads", [[1], [0, 1], [0, 2], [0, 1, 2], [3], [0, 1, 2, 3]])
-@pytest.mark.parametrize("name", ["llama", "window", "bert", "t5"])
-def test_heads_keep_their_numbers_and_their_keys(name: str, heads: list[int], tmp_path: Path) -> None:
-    make, inputs = MODELS[name]
-    model = make()
-    whole, part = regard.record(model, inputs), regard.record(model, inputs, heads=heads)
-    part.save(tmp_path / "part.regard")
-    for recording in (part, regard.open(tmp_path / "part.regard")):
-        same(recording, whole)
-        for site in recording.sites:
-            assert (site.head_numbers, site.heads, site.all_heads) == (tuple(heads), len(heads), 4)
-            of = {"layer": site.layer, "kind": site.kind}
-            all_kept = recording.weights(**of)
-            torch.testing.assert_close(all_kept, whole.weights(**of)[heads], rtol=0, atol=1e-6)
-            torch.testing.assert_close(
-                recording.overview(size=5, **of), whole.overview(size=5, **of)[heads], rtol=0, atol=1e-6
-            )
-    for missing in {0, 1, 2, 3} - set(heads):
-        with pytest.raises(InvalidArgument, match=rf"kept, {', '.join(map(str, heads))}; got {missing}"):
-            part.weights(layer=0, kind=part.kinds[0], head=missing)
-    with pytest.raises(InvalidArgument, match=r"head must lie in \[0, 4\); got 4"):
-        part.weights(layer=0, kind=part.kinds[0], head=4)
-
-
-def test_key_heads_are_repeated_only_where_groups_are_uneven() -> None:
-    assert Cut((0, 2, 4), 6, 3).key_numbers == (0, 1, 2)
-    assert Cut((0, 1, 2), 6, 3).key_numbers == (0, 0, 1)
-    assert Cut((0, 1, 2, 3), 6, 3).key_numbers == (0, 1)
-    assert Cut((0, 1, 2, 3, 4, 5, 6, 7, 8, 9), 24, 3).key_numbers == (0, 0, 0, 0, 1)
-    assert Cut((5,), 6, 3).key_numbers == (2,)
-
-
-def test_attentions_without_the_wanted_heads_are_left_out() -> None:
-    whole, part = regard.record(swin(), PIXELS), regard.record(swin(), PIXELS, heads=[3])
-    assert whole.layers == (0, 1, 2, 3)
-    assert part.layers == (2, 3)  # the others have two heads, and are counted all the same
-    same(part, whole)
-
-
-def test_rules_and_biases_of_single_heads_are_cut_with_them() -> None:
-    class Own(nn.Module):
-        def forward(self, q: Tensor, bias: Tensor, rule: Any) -> Any:
-            return attention(q, q, q, bias=bias, mask=rule)
-
-    torch.manual_seed(0)
-    q, bias = torch.randn(1, 4, 8, 8), torch.randn(1, 4, 8, 8)
-    seen = torch.rand(1, 4, 8, 8) > 0.3
-    blocks = masks.blocks(layout=torch.rand(4, 4, 4) > 0.3, size=2)
-    rule = masks.dense(seen) | ~masks.causal() | blocks
-    model = Own()
-    whole, part = (regard_of(model, choice, q, bias, rule) for choice in ({}, {"heads": [1, 3]}))
-    same(part, whole)
-    assert part.sites[0].bias is not None
-    assert part.sites[0].bias.shape[1] == 2
-
-
-def regard_of(model: nn.Module, choice: dict[str, Any], *args: Any) -> regard.Recording:
-    with torch.no_grad(), regard.Recorder(model, **choice) as recorder:
-        model(*args)
-    return recorder.recording
-
-
 @pytest.mark.parametrize(
     ("name", "choice"),
     [
@@ -381,59 +198,6 @@ def test_cross_attention_alone_of_a_generation() -> None:
     part = regard.record(t5(), {"input_ids": IDS}, generate=options, kinds=["cross"])
     assert part.kinds == ("cross",)
     same(part, whole)
-
-
-def test_weights_of_a_model_with_sinks(tmp_path: Path) -> None:
-    model = gpt_oss()
-    whole = regard.record(model, {"input_ids": IDS})
-    regard.record(model, {"input_ids": IDS}, keep="weights", heads=[1, 2]).save(tmp_path / "w.regard")
-    regard.record(model, {"input_ids": IDS}, keep="top_k", k=4).save(tmp_path / "t.regard")
-    kept, largest = regard.open(tmp_path / "w.regard"), regard.open(tmp_path / "t.regard")
-    same(kept, whole)
-    for layer in whole.layers:
-        for head in (1, 2):
-            sink = whole.sink(layer=layer, head=head)
-            assert sink.min() > 0
-            for other in (kept, largest):
-                torch.testing.assert_close(other.sink(layer=layer, head=head), sink, rtol=0, atol=1e-6)
-    small = regard.record(model, {"input_ids": IDS}, keep="weights", dtype=torch.float16)
-    assert (small.weights(layer=1) - whole.weights(layer=1)).abs().max() < 5e-3
-
-
-def test_the_largest_weights_are_kept_exactly_and_the_rest_is_unknown(tmp_path: Path) -> None:
-    model = bert()
-    whole = regard.record(model, {"input_ids": IDS})
-    regard.record(model, {"input_ids": IDS}, keep="top_k", k=5).save(tmp_path / "t.regard")
-    kept = regard.open(tmp_path / "t.regard")
-    worst = 0.0
-    for layer in whole.layers:
-        full, part = whole.weights(layer=layer), kept.weights(layer=layer)
-        best = full.topk(5, -1)
-        expected = torch.zeros_like(full).scatter_(-1, best.indices, best.values)
-        torch.testing.assert_close(part, expected, rtol=0, atol=1e-6)
-        worst = max(worst, float((1 - best.values.sum(-1)).max()))
-        found, top = kept.top_k(layer=layer, row=3, k=5), whole.top_k(layer=layer, row=3, k=5)
-        assert torch.equal(found.positions, top.positions)
-        torch.testing.assert_close(found.weights, top.weights, rtol=0, atol=1e-6)
-        torch.testing.assert_close(
-            kept.weights(layer=layer, head=2, rows=[5, 1], cols=slice(2, 9)), expected[2, [5, 1], 2:9]
-        )
-        torch.testing.assert_close(
-            kept.overview(layer=layer, size=4),
-            expected.reshape(4, 4, 3, 4, 3).amax((2, 4)),
-            rtol=1e-5,
-            atol=0,
-        )
-    (note,) = (note for note in kept.provenance.notes if "largest weights" in note)
-    said = re.search(r"only the 5 largest .* at most (\S+) of a row", note)
-    assert said is not None
-    assert float(said[1]) == pytest.approx(worst, rel=0.01)
-    with pytest.raises(InvalidArgument, match=r"k must be at most 5, .*got 6\. Record with a larger k"):
-        kept.top_k(layer=0, row=3, k=6)
-    site = kept.sites[0]
-    assert site.largest is not None
-    assert site.largest.positions.dtype == torch.int32
-    assert site.query.numel() + site.key.numel() == 0
 
 
 @pytest.mark.parametrize(
