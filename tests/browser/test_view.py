@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from by_hand import recording_of
 from page import drawn, inked, lock, tokens, wait_for_drawn, weights_beside
 from regard.serve.session import Session
 from regard.show.payload import decode
+from regard.words import say
 from running import running
 
 Open = Callable[..., Any]
@@ -278,3 +280,18 @@ def test_thirty_layers_stand_in_rows_of_about_the_same_length(visit: Open, width
         assert len(set(rows[:-1])) <= 1
         assert rows[0] - rows[-1] < len(rows), rows
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_what_the_recorder_says_follows_the_language_of_the_reader(visit: Open) -> None:
+    recording = recording_of(["le", "chat", "dort"])
+    said = say("notes.rows_missing", count=2)
+    provenance = dataclasses.replace(recording.provenance, notes=(said, "In no catalogue."))
+    session = Session()
+    session.show(dataclasses.replace(recording, provenance=provenance))
+    with running(session) as door:
+        page = visit(door.link())
+        notes = page.get_by_test_id("recorder-note")
+        assert notes.all_inner_texts() == [said, "In no catalogue."]
+        page.get_by_test_id("language-fr").click()
+        assert notes.first.inner_text().startswith("Les 2 premières lignes")
+        assert notes.last.inner_text() == "In no catalogue."

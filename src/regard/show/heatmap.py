@@ -17,7 +17,7 @@ from regard.errors import InvalidArgument, MissingExtra
 from regard.record.progress import Progress, telling
 from regard.record.recording import Recording
 from regard.show.files import write_atomically
-from regard.words import say
+from regard.words import anew, say
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Shaped
@@ -118,7 +118,9 @@ def _of_recording(recording: Recording, head: int | None, where: dict[str, Any],
         )
     origin = recording.provenance
     checked = (
-        say("figure.checked", error=f"{site.proof.max_error:.0e}") if site.proof.rows else site.proof.note
+        say("figure.checked", error=f"{site.proof.max_error:.0e}")
+        if site.proof.rows
+        else anew(site.proof.note)
     )
     first = recording.sequences[site.queries].generated_from(item)
     written = say("figure.written", first=first) if first is not None else ""

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from regard.errors import RecordingError, TooLong
 from regard.record.progress import Progress, telling
-from regard.words import say
+from regard.words import LANGUAGES, anew, say
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -195,7 +195,7 @@ def _header(recording: Recording, item: int) -> dict[str, Any]:
             "created": origin.created,
             "versions": dict(origin.versions),
             "truncated": origin.truncated,
-            "notes": list(origin.notes),
+            "notes": [{language: anew(note, language) for language in LANGUAGES} for note in origin.notes],
         },
         "sequences": {
             name: {

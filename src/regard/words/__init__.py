@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import locale
 import os
+import re
 from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
+from string import Formatter
 from typing import Any, Literal
 
 Language = Literal["en", "fr"]
@@ -41,6 +43,40 @@ def language_of_user() -> Language:
 def say(key: str, **values: Any) -> str:
     """The text of `key`, such as ``errors.unknown_model``, with ``{name}`` filled from `values`."""
     return catalogue(get_language())[key].format(**values)
+
+
+def anew(note: str, language: Language | None = None) -> str:
+    """A note of a recording, said again in `language` (that in force when not given).
+
+    A file keeps notes as sentences, in the language of whoever recorded: any program can show them, and an
+    old file stays readable when keys change. Here the sentence is found in the catalogues again, with what
+    it was filled with; one that is in none of them is left as it is.
+    """
+    for key, pattern in _patterns():
+        if found := pattern.fullmatch(note):
+            return catalogue(language or get_language())[key].format(**found.groupdict())
+    return note
+
+
+@cache
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """(key, what its text looks like when it is filled) of all notes, in every language."""
+    return tuple(
+        (key, re.compile(_pattern(text), re.DOTALL))
+        for language in LANGUAGES
+        for key, text in catalogue(language).items()
+        if key.startswith("notes.")
+    )
+
+
+def _pattern(text: str) -> str:
+    parts, known = "", set[str]()
+    for literal, name, _, _ in Formatter().parse(text):
+        parts += re.escape(literal)
+        if name:
+            parts += f"(?P={name})" if name in known else f"(?P<{name}>.+?)"
+            known.add(name)
+    return parts
 
 
 @cache

@@ -46,8 +46,8 @@ export interface Provenance {
   versions: Record<string, string>
   /** Whether the text was cut to what the model takes. */
   truncated?: boolean
-  /** What else the recorder has to say, in its own words. */
-  notes?: string[]
+  /** What else the recorder has to say: sentences by language, or as they were recorded. */
+  notes?: (string | Record<string, string>)[]
 }
 
 export interface Header {
