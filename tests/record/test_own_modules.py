@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from typing import Any
 
 import pytest
@@ -120,3 +123,19 @@ def test_gradients_of_a_training_step_are_the_same() -> None:
         recorded = step()
     assert all(torch.equal(a, b) for a, b in zip(plain, recorded, strict=True))
     assert recorder.recording.layers == (0, 1)
+
+
+def test_the_first_recording_of_a_process_sees_what_the_second_one_sees() -> None:
+    program = """
+        import torch, regard
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return regard.attention(x, x, x, causal=True)
+        x, shapes = torch.randn(1, 2, 5, 4), []
+        for _ in range(2):
+            with regard.Recorder(Model()) as recorder:
+                recorder.subject.model(x)
+            shapes.append(recorder.recording.shape(layer=0))
+        assert shapes == [(2, 5, 5)] * 2, shapes
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from os import PathLike
@@ -41,6 +41,7 @@ _ROOM = 1 << 16  # for the header of a recording, and ...
 _ROOM_A_TOKEN = 160  # ... for each token of its text
 _BLOCK = 1 << 12  # bytes at the front that the disk has, since the opening stands there
 _SMALL = 1 << 24  # bytes of a recording that are quickly written once more, without the room and the records
+_PIECE = 1 << 20  # bytes that are copied at once, to bring them in order
 _WASTE = 0.25  # share of the file beside the recording's tensors, from which it is written anew
 
 
@@ -255,8 +256,9 @@ class _Appended:
 
     def append_tensor(self, tensor: Tensor) -> int:
         """Write the numbers of a tensor at the end, filled up to the next aligned byte."""
-        whole = tensor.detach().cpu().contiguous().reshape(-1)
-        start = self.append(whole.view(torch.uint8).numpy().data) if whole.numel() else self.end
+        start = self.end
+        for piece in _pieces(tensor.detach()):
+            self.append(piece.view(torch.uint8).numpy().data)
         self.append(bytes(padding(self.end)))
         return start
 
@@ -299,6 +301,18 @@ class _Appended:
                 _lock(self._handle, free=True)
             os.close(self._handle)
             self._handle = -1
+
+
+def _pieces(tensor: Tensor) -> Iterator[Tensor]:
+    """The numbers of a tensor in order, in main memory, as flat pieces of bounded size."""
+    if tensor.is_contiguous() and tensor.device.type == "cpu":
+        if tensor.numel():
+            yield tensor.reshape(-1)
+    elif nbytes(tensor) <= _PIECE or tensor.ndim == 0:
+        yield tensor.cpu().reshape(-1)
+    else:
+        for part in tensor:
+            yield from _pieces(part)
 
 
 def _entries(places: dict[str, Laid], first: int, end: int) -> dict[str, Laid]:

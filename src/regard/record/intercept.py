@@ -28,6 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attend import attention as ours  # before any block: what it tries out is no model's
 from regard.record import interface
 from regard.record.call import Call, NotUnderstood
 from regard.record.listener import CallListener
@@ -86,11 +87,7 @@ def _bind_everywhere(modules: list[nn.Module]) -> None:
     if not _wrappers:
         _wrap(F.scaled_dot_product_attention, _watched_sdpa)
         _wrap(F.multi_head_attention_forward, _watched_multi_head)
-        if (ours := sys.modules.get("regard.attend.attention")) is not None:
-            _wrap(ours.attention, _watched_regard)
-            if id(ours) not in _seen:  # who holds it was not looked for
-                _seen.clear()
-                _places.clear()
+        _wrap(ours.attention, _watched_regard)
     for python_module in _unseen_python_modules():
         place = getattr(python_module, "__dict__", None)
         if isinstance(place, dict):
