@@ -117,3 +117,13 @@ def test_what_a_learned_sink_takes_is_a_column_of_its_own() -> None:
     answer = readings.row(Tiles(recording), 0, 4)
     total = torch.tensor(answer["weights"]).sum(-1) + torch.tensor(answer["outside"])
     torch.testing.assert_close(total + torch.tensor(answer["sinks"]), torch.ones(3), atol=1e-5, rtol=0)
+
+
+def test_a_weight_that_is_not_nought_is_never_told_as_such() -> None:
+    recording = recording_of([f"w{i}" for i in range(COUNT)])
+    site = recording.sites[0]
+    site.query *= 40  # so that some weights are tiny
+    answer = readings.row(Tiles(recording), 0, 17, k=COUNT)
+    exact = recording.weights(layer=0, rows=17)[:, answer["keys"]]
+    assert float(exact[exact > 0].min()) < 1e-8
+    torch.testing.assert_close(torch.tensor(answer["weights"]), exact, atol=0, rtol=1e-5)

@@ -52,7 +52,7 @@ def row(tiles: Tiles, site: int, position: int, k: int = 32, stop: Stop = never)
         "heads": list(of.head_numbers),
         "keys": best.tolist(),
         "weights": _numbers(weights[:, best]),
-        "outside": _numbers((whole - weights[:, best].sum(-1)).clamp(min=0)),
+        "outside": _numbers((whole - weights[:, best].sum(-1)).clamp(min=0).double().round(decimals=_DIGITS)),
     }
     return answer if of.sinks is None else {**answer, "sinks": _numbers(sink)}
 
@@ -98,7 +98,7 @@ def lines(
             lse = tiles.lse(of, None, strip, stop)
             best = of.scores(tiles.item).weights(strip, _all(keys), lse).topk(min(k, len(keys)))
             for head, at, place in (best.values >= _FAINTEST).nonzero().tolist():
-                weight = round(float(best.values[head, at, place]), _DIGITS)
+                weight = _rounded(float(best.values[head, at, place]))
                 query, key = strip.start - queries.start + at, int(best.indices[head, at, place])
                 table.append([of.head_numbers[head], query, key, weight])
     names = ("head", "query", "key", "weight")
@@ -153,6 +153,10 @@ def _all(span: range) -> slice:
 
 
 def _numbers(values: Tensor) -> Any:
-    """As lists, rounded to what float32 can tell."""
+    """As lists, rounded to what float32 can tell: what is not 0 stays so."""
     listed = values.double().cpu()
-    return [round(x, _DIGITS) for x in listed.tolist()] if listed.ndim == 1 else [_numbers(v) for v in listed]
+    return [_rounded(x) for x in listed.tolist()] if listed.ndim == 1 else [_numbers(v) for v in listed]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
