@@ -290,8 +290,9 @@ def test_what_the_recorder_says_follows_the_language_of_the_reader(visit: Open) 
     session.show(dataclasses.replace(recording, provenance=provenance))
     with running(session) as door:
         page = visit(door.link())
-        notes = page.get_by_test_id("recorder-note")
-        assert notes.all_inner_texts() == [said, "In no catalogue."]
+        missing, notes = page.get_by_test_id("missing-note"), page.get_by_test_id("recorder-note")
+        assert missing.all_inner_texts() == [said], "what is missing is said first"
+        assert notes.all_inner_texts() == ["In no catalogue."]
         page.get_by_test_id("language-fr").click()
-        assert notes.first.inner_text().startswith("Les 2 premières lignes")
+        assert missing.inner_text().startswith("Les 2 premières lignes sont vides\xa0: ")
         assert notes.last.inner_text() == "In no catalogue."

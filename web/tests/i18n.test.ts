@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import en from '../src/i18n/en.json'
 import fr from '../src/i18n/fr.json'
-import { number, percent, setLanguage, weight } from '../src/lib/i18n.svelte'
+import { moment, number, percent, scientific, setLanguage, typeset, weight } from '../src/lib/i18n.svelte'
 
 function keys(words: object, prefix = ''): string[] {
   return Object.entries(words).flatMap(([key, value]) =>
@@ -58,4 +58,18 @@ test('a weight or share that is neither nought nor all is never written as such'
   expect([0.004, 0.999].map(percent)).toEqual(['<1\u00a0%', '>99\u00a0%'])
   expect(weight(0.0001)).toBe('<0,001')
   setLanguage('en')
+})
+
+test('what other programs say gets the spaces and dates of the language', () => {
+  const said = 'Incomplet : « deux » ; vraiment ? « a:b » à 50 %.'
+  expect(typeset(said)).toBe(said)
+  setLanguage('fr')
+  expect(typeset(said)).toBe(
+    'Incomplet\u00a0: «\u00a0deux\u00a0»\u202f; vraiment\u202f? «\u00a0a:b\u00a0» à 50\u00a0%.',
+  )
+  expect(moment('2026-11-29T12:00:00Z')).toMatch(/^29 novembre 2026/)
+  expect(scientific(3.2e-7)).toBe('3,2\u00a0×\u00a010⁻⁷')
+  setLanguage('en')
+  expect(moment('2026-11-29T12:00:00Z')).toMatch(/November/)
+  expect(moment('some day')).toBe('some day')
 })

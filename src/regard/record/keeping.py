@@ -26,7 +26,7 @@ from regard.errors import InvalidArgument, TooLong
 from regard.record.heads import Cut
 from regard.record.recording import Recording
 from regard.record.site import Site
-from regard.words import say
+from regard.words import decimal, say
 
 Form: TypeAlias = Literal["qk", "weights", "top_k"]
 
@@ -150,10 +150,10 @@ class Keep:
             worst = max(worst, error)
         notes = []
         if self.what == "top_k":
-            notes.append(say("notes.top_k", k=self.k or LARGEST, share=f"{left:.2g}"))
+            notes.append(say("notes.top_k", k=self.k or LARGEST, share=decimal(f"{left:.2g}")))
         if self.dtype is not None:
             bits = str(self.dtype).removeprefix("torch.")
-            notes.append(say("notes.fewer_bits", bits=bits, error=f"{worst:.1g}"))
+            notes.append(say("notes.fewer_bits", bits=bits, error=decimal(f"{worst:.1g}")))
         return tuple(notes)
 
 

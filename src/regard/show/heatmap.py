@@ -17,7 +17,7 @@ from regard.errors import InvalidArgument, MissingExtra
 from regard.record.progress import Progress, telling
 from regard.record.recording import Recording
 from regard.show.files import write_atomically
-from regard.words import anew, say
+from regard.words import anew, decimal, say
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Shaped
@@ -125,7 +125,7 @@ def _of_recording(recording: Recording, head: int | None, where: dict[str, Any],
     first = recording.sequences[site.queries].generated_from(item)
     written = say("figure.written", first=first) if first is not None else ""
     kept = site.largest
-    partly = "" if kept is None else say("notes.top_k", k=kept.count, share=f"{kept.left_out:.2g}")
+    partly = "" if kept is None else say("notes.top_k", k=kept.count, share=decimal(f"{kept.left_out:.2g}"))
     facts = filter(None, (site.kernel, origin.dtype, checked, written, partly))
     return _picture(
         values,

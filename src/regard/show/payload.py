@@ -24,7 +24,7 @@ from torch import Tensor
 
 from regard.errors import RecordingError, TooLong
 from regard.record.progress import Progress, telling
-from regard.words import LANGUAGES, anew, say
+from regard.words import LANGUAGES, anew, key_of, say
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -42,6 +42,7 @@ MIN_LEVELS = 8
 # A row of noise coded with L levels takes about log2(L) - 0.9 bits a weight after compression (measured on a
 # random BERT). What a recording may spend decides L: 10 MB.
 BUDGET_BITS = 80e6
+_MISSING = ("notes.recovered", "notes.rows_missing")
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ def _header(recording: Recording, item: int) -> dict[str, Any]:
             "created": origin.created,
             "versions": dict(origin.versions),
             "truncated": origin.truncated,
-            "notes": [{language: anew(note, language) for language in LANGUAGES} for note in origin.notes],
+            "notes": [_note(note) for note in origin.notes],
         },
         "sequences": {
             name: {
@@ -208,6 +209,12 @@ def _header(recording: Recording, item: int) -> dict[str, Any]:
             for tokens in (sequence.tokens[item],)
         },
     }
+
+
+def _note(note: str) -> dict[str, Any]:
+    """A note in every language; `missing` when it says that a part of the run is."""
+    said: dict[str, Any] = {language: anew(note, language) for language in LANGUAGES}
+    return said | ({"missing": True} if key_of(note) in _MISSING else {})
 
 
 def _describe(site: Site) -> dict[str, Any]:

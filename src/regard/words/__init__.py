@@ -52,10 +52,24 @@ def anew(note: str, language: Language | None = None) -> str:
     old file stays readable when keys change. Here the sentence is found in the catalogues again, with what
     it was filled with; one that is in none of them is left as it is.
     """
+    chosen = language or get_language()
     for key, pattern in _patterns():
         if found := pattern.fullmatch(note):
-            return catalogue(language or get_language())[key].format(**found.groupdict())
+            values = {name: decimal(value, chosen) for name, value in found.groupdict().items()}
+            return catalogue(chosen)[key].format(**values)
     return note
+
+
+def key_of(note: str) -> str | None:
+    """The key of a note of a recording, in whatever language it was said; None for one of no catalogue."""
+    return next((key for key, pattern in _patterns() if pattern.fullmatch(note)), None)
+
+
+def decimal(number: str, language: Language | None = None) -> str:
+    """A written number, such as 0.49, with the language’s sign before its decimals; else unchanged."""
+    if not re.fullmatch(r"\d+[.,]\d+(e[-+]?\d+)?", number):
+        return number
+    return number.replace(".", ",") if (language or get_language()) == "fr" else number.replace(",", ".")
 
 
 @cache

@@ -67,6 +67,24 @@ export function weight(value: number): string {
   return number(value, (value > 0 && value < 0.01) || (value >= 0.995 && value < CERTAIN) ? 3 : 2)
 }
 
+/** A moment as people of the current language write it, in their own time zone; what is none is left as it is. */
+export function moment(iso: string): string {
+  const date = new Date(iso)
+  if (Number.isNaN(date.getTime())) return iso
+  return new Intl.DateTimeFormat(current === 'en' ? undefined : current, {
+    dateStyle: 'long',
+    timeStyle: 'short',
+  }).format(date)
+}
+
+/** A sentence that another program wrote, with the spaces that French sets before its signs. */
+export function typeset(sentence: string): string {
+  if (current !== 'fr') return sentence
+  return sentence
+    .replace(/ (?=[;!?](?!\S))/g, '\u202f')
+    .replace(/ (?=[:»%](?![\p{L}\d]))|(?<=«) /gu, '\u00a0')
+}
+
 /** A weight where very small ones count: four decimals, and powers of ten below 0.001. */
 export function fine(value: number): string {
   if (value === 0 || value >= 0.1) return weight(value)
@@ -85,5 +103,5 @@ export function scientific(value: number): string {
   if (value === 0) return '0'
   const exponent = Math.floor(Math.log10(Math.abs(value)))
   const raised = [...String(exponent)].map((c) => (c === '-' ? '⁻' : '⁰¹²³⁴⁵⁶⁷⁸⁹'[Number(c)])).join('')
-  return `${number(value / 10 ** exponent, 1)} × 10${raised}`
+  return `${number(value / 10 ** exponent, 1)}\u00a0×\u00a010${raised}`
 }

@@ -47,8 +47,11 @@ export interface Provenance {
   /** Whether the text was cut to what the model takes. */
   truncated?: boolean
   /** What else the recorder has to say: sentences by language, or as they were recorded. */
-  notes?: (string | Record<string, string>)[]
+  notes?: Note[]
 }
+
+/** A sentence by language, or as it was recorded; `missing` when it says that a part of the run is. */
+export type Note = string | { en: string; fr: string; missing?: boolean }
 
 export interface Header {
   format: 'regard.payload'
