@@ -12,7 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from by_hand import recording_of
 from regard import words
+from regard.attend import masks
 from regard.errors import RecordingError, TooLong
 from regard.show import payload as module
 from regard.show.payload import MAX_LEVELS, MIN_LEVELS, decode, encode, least_levels, payload
@@ -136,3 +138,14 @@ def test_messages_are_in_the_language_in_force(by_hand: Any, monkeypatch: pytest
             payload(by_hand(["a", "b"]))
     finally:
         words._language.reset(token)
+
+
+def test_a_decoder_with_a_prefix_that_sees_itself_is_not_shown_as_causal() -> None:
+    recording = recording_of(list("abcdef"), causal_from=0)
+    site = recording.sites[0]
+    site.mask = masks.causal() | masks.prefix(3)
+    shown = payload(recording)
+    assert [one["causal"] for one in shown.header["sites"]] == [False, True]
+    weights = decode(shown.chunks[0], *recording.shape(0))
+    assert float(weights[:, 0, 2].min()) > 0, "the first token reads the third"
+    assert float(weights[:, 3, 4].max()) == 0

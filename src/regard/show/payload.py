@@ -80,16 +80,17 @@ def payload(
         sum(math.prod(shape) for shape, is_large in zip(shapes, large, strict=True) if not is_large)
     )
 
-    def encoded(site: Site, is_large: bool) -> tuple[bytes, float]:
+    def encoded(site: Site, is_large: bool) -> tuple[bytes, float, bool]:
         if is_large:
-            return b"", 0.0
+            return b"", 0.0, site.kind == "causal"
         weights = _weights(recording, site, item)
         if not bool(torch.isfinite(weights).all()):
             raise RecordingError(say("errors.not_a_number", site=site.name))
-        return encode(weights, floor, least=1 if _lacks_weights(site) else 0)
+        chunk, precision = encode(weights, floor, least=1 if _lacks_weights(site) else 0)
+        return chunk, precision, site.kind == "causal" and _looks_back_only(recording, site, item)
 
     # zlib and torch release the interpreter lock, so threads use every core.
-    tell, results = telling(progress), list[tuple[bytes, float]]()
+    tell, results = telling(progress), list[tuple[bytes, float, bool]]()
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
         try:
             for result in threads.map(encoded, sites, large):
@@ -102,13 +103,14 @@ def payload(
     described = [
         {
             **_describe(site),
+            "causal": causal,
             "bytes": len(chunk),
             "precision": precision,
             **({"tiled": True} if is_large else {}),
         }
-        for site, (chunk, precision), is_large in zip(sites, results, large, strict=True)
+        for site, (chunk, precision, causal), is_large in zip(sites, results, large, strict=True)
     ]
-    return Payload({**_header(recording, item), "sites": described}, tuple(chunk for chunk, _ in results))
+    return Payload({**_header(recording, item), "sites": described}, tuple(chunk for chunk, _, _ in results))
 
 
 def least_levels(count: int) -> int:
@@ -168,6 +170,17 @@ def _weights(recording: Recording, site: Site, item: int) -> Float[Tensor, "h q 
         return torch.cat([weights, scores.sink(lse, rows)[..., None]], dim=-1)
 
 
+def _looks_back_only(recording: Recording, site: Site, item: int) -> bool:
+    """Whether no query of a decoder may see what comes after it; in a prefix, as of an image, it may."""
+    queries, keys = (recording.sequences[name].spans[item] for name in (site.queries, site.keys))
+    rows, cols = slice(queries.start, queries.stop), slice(keys.start, keys.stop)
+    allowed = site.scores(item).allowed(rows, cols)
+    if allowed is None:
+        return True
+    every = allowed.expand(*allowed.shape[:-2], len(queries), len(keys))
+    return not bool(every.triu(1 + len(keys) - len(queries)).any())
+
+
 def _deflate(parts: Iterable[bytes]) -> bytes:
     packer = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_RLE)
     return b"".join([*(packer.compress(part) for part in parts), packer.flush()])
@@ -225,7 +238,6 @@ def _describe(site: Site) -> dict[str, Any]:
         "heads": site.heads,
         "queries": site.queries,
         "keys": site.keys,
-        "causal": site.kind == "causal",
         "max_error": _number(site.proof.max_error),
         **({"sinks": True} if site.sinks is not None else {}),
         **(

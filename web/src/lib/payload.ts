@@ -20,6 +20,7 @@ export interface Site {
   heads: number
   queries: string
   keys: string
+  /** No query sees what comes after it. A decoder may let a prefix, such as an image, see itself: then false. */
   causal: boolean
   max_error: number | null
   bytes: number
