@@ -152,8 +152,9 @@ def test_two_calls_give_two_files(llama: Any, tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_refused_before_the_model_runs(llama: Any, tmp_path: Path) -> None:
     ran = []
     handle = llama.register_forward_pre_hook(lambda *_: ran.append(1))
-    with pytest.raises(OutputError, match="cannot be written"):
-        regard.record(llama, torch.arange(2, 12)[None], path=tmp_path / "nowhere" / "a.regard")
+    for place in (tmp_path / "nowhere" / "a.regard", tmp_path):  # the second is a folder
+        with pytest.raises(OutputError, match="cannot be written"):
+            regard.record(llama, torch.arange(2, 12)[None], path=place)
     handle.remove()
     assert not ran
 

@@ -11,6 +11,7 @@ recording is written anew beside it, one tensor at a time.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from collections.abc import Iterator, Sequence
@@ -51,6 +52,9 @@ class FileShelf(Shelf):
     def __init__(self, path: str | PathLike[str], origin: Origin) -> None:
         """Open NAME.partial beside `path`; raises OutputError where that is not possible."""
         self.path, self._target = path, store.target_of(path)
+        if self._target.is_dir():  # said now, not when the model has run
+            with store.refusing(path):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         self.partial = self._target.with_name(f"{self._target.name}.partial")
         self._origin = origin
         self._file = _Appended(self.partial, path)
@@ -309,7 +313,7 @@ def _pieces(tensor: Tensor) -> Iterator[Tensor]:
         if tensor.numel():
             yield tensor.reshape(-1)
     elif nbytes(tensor) <= _PIECE or tensor.ndim == 0:
-        yield tensor.cpu().reshape(-1)
+        yield tensor.cpu().contiguous().reshape(-1)
     else:
         for part in tensor:
             yield from _pieces(part)
