@@ -145,3 +145,27 @@ def test_a_layer_a_head_or_a_kind_that_is_not_there_is_said_in_the_language_of_t
         output = str(tmp_path / "x.png")
         said = say_to("heatmap", recording_file, *place, option, value, "-o", output, "--lang", "fr")
         refused(said, sentence, value)
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--file", "nothere.txt"], "Impossible de lire nothere.txt (aucun fichier ni dossier de ce nom)."),
+        (["a", "--keep", "qk", "--top", "3"], "--top va avec --keep top_k ; reçu : --keep qk."),
+        (["a", "--layers", "9"], "layers doit être parmi 0 … 5 ; reçu : 9."),
+        (["a", "--kinds", "cross"], "kinds doit être parmi self ; reçu : 'cross'."),
+    ],
+)
+def test_what_a_command_line_gets_wrong_is_said_in_french_too(
+    say_to: Run, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    output = tmp_path / "out.regard"
+    refused(say_to("record", *arguments, "-o", str(output), "--lang", "fr"), sentence)
+    assert not output.exists()
+
+
+def test_no_folder_to_write_in_is_said_in_french_before_the_model_runs(say_to: Run, tmp_path: Path) -> None:
+    said = say_to("record", "a", "-o", str(tmp_path / "no" / "a.regard"), "--lang", "fr")
+    refused(said, "(aucun fichier ni dossier de ce nom). Choisissez un autre endroit.")
+    assert "Enregistrement" not in said.err

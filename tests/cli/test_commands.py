@@ -35,7 +35,7 @@ def test_record_writes_a_recording_and_says_what_was_checked(
     assert said.status == 0, said.err
     assert model == [("minilm", "the quick fox", False)]
     assert str(path) in said.out
-    assert "2 sites, 3 tokens; recomputed and checked, max error 2e-07" in said.out
+    assert "attentions: 2, tokens: 3; recomputed and checked, max error 2e-07" in said.out
     assert regard.open(path).tokens().texts == ("the", "quick", "fox")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 import regard
+from regard import words
 from regard.cli import program
+from regard.cli.wrote import wrote
 from regard.words import LANGUAGES, catalogue
 
 Run = Callable[..., Any]
@@ -158,3 +161,20 @@ def test_a_missing_extra_is_one_line_with_the_remedy(say_to: Run, monkeypatch: p
     said = say_to("serve")
     assert said.status == 2
     assert "pip install 'regard[app]'" in said.err
+
+
+def test_french_help_is_french_and_no_line_of_it_begins_with_punctuation(
+    say_to: Run,
+) -> None:
+    for name in program.COMMANDS:
+        said = say_to(name, "--help", "--lang", "fr").out
+        assert "required" not in said
+        assert not re.search(r"^\s*[;:!?»]", said, re.MULTILINE)
+
+
+def test_sizes_are_said_in_words_of_the_language_and_small_ones_in_kilobytes() -> None:
+    words.set_language("fr")
+    assert wrote("a.regard", 1762) == "a.regard (1,8 ko)"
+    assert wrote("a.regard", 225_280) == "a.regard (0,23 Mo)"
+    words.set_language("en")
+    assert wrote("a.regard", 5_908_352) == "a.regard (5.91 MB)"

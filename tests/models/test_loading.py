@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import regard
-from regard.errors import ModelError, SourceUnreachable, UnknownModel
+from regard.errors import InvalidArgument, ModelError, SourceUnreachable, UnknownModel
 from regard.models import hub as hub_module
 
 
@@ -63,6 +63,12 @@ def test_a_model_of_images_comes_with_what_makes_tensors_of_them(tmp_path: Path)
     picture = numpy.zeros((20, 30, 3), dtype=numpy.uint8)
     texts = regard.record(subject, picture).tokens().texts
     assert texts == ("[CLS]", "r0 c0", "r0 c1", "r1 c0", "r1 c1")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:999"])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_loaded(device: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"cannot run on {device} here \(.+\)\. Leave out device="):
+        regard.load("no-such-model", device=device)
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path, folder: Path) -> None:

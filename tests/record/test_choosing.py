@@ -203,14 +203,14 @@ def test_cross_attention_alone_of_a_generation() -> None:
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"heads": [4]}, r"heads must be of 0 … 3; got 4"),
+        ({"heads": [4]}, r"heads must be among 0 … 3; got 4"),
         ({"heads": [-1]}, r"heads must be numbers"),
         ({"heads": "0"}, r"heads must be numbers"),
         ({"heads": []}, r"no attention is of"),
         ({"layers": [True]}, r"layers must be numbers"),
-        ({"layers": [9]}, r"layers must be of 0 … 3; got 9"),
+        ({"layers": [9]}, r"layers must be among 0 … 3; got 9"),
         ({"kinds": "self"}, r"kinds must be several"),
-        ({"kinds": ["cross"]}, r"kinds must be of self; got 'cross'"),
+        ({"kinds": ["cross"]}, r"kinds must be among self; got 'cross'"),
         ({"k": 3}, r"k goes with keep='top_k'"),
         ({"keep": "top_k", "k": 0}, r"k must be a number of weights, at least 1; got 0"),
     ],
@@ -240,7 +240,7 @@ def test_any_choice_is_that_slice_of_the_whole(
     model, whole = WHOLE[name]
     choice = {"layers": layers, "heads": heads, "kinds": kinds}
     if kinds is not None and not kinds <= set(whole.kinds):
-        with pytest.raises(InvalidArgument, match="kinds must be of"):
+        with pytest.raises(InvalidArgument, match="kinds must be among"):
             regard.record(model, inputs, keep=keep, **choice)
         return
     part = regard.record(model, inputs, keep=keep, **choice)

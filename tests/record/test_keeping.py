@@ -20,11 +20,11 @@ def test_layers_and_kinds_leave_the_others_out(tiny_bert: Any) -> None:
     whole, part = regard.record(tiny_bert, IDS), regard.record(tiny_bert, IDS, layers=[2, 0], kinds=["self"])
     assert part.layers == (0, 2)
     assert torch.equal(part.weights(layer=2), whole.weights(layer=2))
-    with pytest.raises(InvalidArgument, match=r"layers must be of 0 … 2; got 3"):
+    with pytest.raises(InvalidArgument, match=r"layers must be among 0 … 2; got 3"):
         regard.record(tiny_bert, IDS, layers=[3])
-    with pytest.raises(InvalidArgument, match=r"kinds must be of self; got 'cross'"):
+    with pytest.raises(InvalidArgument, match=r"kinds must be among self; got 'cross'"):
         regard.record(tiny_bert, IDS, kinds=["cross"])
-    with pytest.raises(InvalidArgument, match=r"kinds must be of self, causal, cross; got 'other'"):
+    with pytest.raises(InvalidArgument, match=r"kinds must be among self, causal, cross; got 'other'"):
         regard.Recorder(tiny_bert, kinds=["other"])
 
 

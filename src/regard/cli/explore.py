@@ -7,6 +7,7 @@ import click
 from regard.cli.frame import Command, lang_option
 from regard.cli.serve import server, server_params, start
 from regard.cli.source import output_param
+from regard.cli.wrote import wrote
 from regard.words import say
 
 
@@ -29,7 +30,7 @@ def _explore(output: str | None, port: int | None, browser: bool) -> None:
         from regard.show.pages import write_page
 
         path = write_page("explore", output)
-        click.echo(say("cli.wrote", path=path, size=f"{path.stat().st_size / 1e6:.2f}"))
+        click.echo(wrote(path))
         return
     session_class, bind = server()
     start(session_class(), bind(port), page="explore.html", browser=browser)

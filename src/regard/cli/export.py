@@ -7,6 +7,7 @@ import click
 from regard.cli.frame import Command
 from regard.cli.progress import Bar
 from regard.cli.source import Source, output_param, recorded, source_params, taking_source
+from regard.cli.wrote import wrote
 from regard.words import say
 
 
@@ -28,4 +29,4 @@ def _export(source: Source, output: str) -> None:
     recording, _ = recorded(source)
     with Bar() as bar:
         path = regard.export(recording, output, progress=bar)
-    click.echo(say("cli.wrote", path=path, size=f"{path.stat().st_size / 1e6:.2f}"))
+    click.echo(wrote(path))

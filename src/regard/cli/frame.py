@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -35,8 +36,14 @@ class _InWords:
             for parameter in self.get_params(ctx)  # type: ignore[attr-defined]
             if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx))
         ]
+        rows = [(names, _in_words(text)) for names, text in rows]
         with formatter.section(say("cli.options")):
             formatter.write_dl(rows)
+
+
+def _in_words(text: str) -> str:
+    """A help text without click's own English, and with punctuation that no line begins with."""
+    return re.sub(r" (?=[;:!?»])", "\u00a0", text.replace("[required]", f"[{say('cli.required')}]"))
 
 
 class Command(_InWords, click.Command):

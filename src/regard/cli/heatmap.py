@@ -9,6 +9,7 @@ import click
 from regard.cli.frame import Command
 from regard.cli.progress import Bar
 from regard.cli.source import Source, output_param, place_params, recorded, source_params, taking_source
+from regard.cli.wrote import wrote
 from regard.errors import InvalidArgument, MissingExtra
 from regard.words import say
 
@@ -54,7 +55,7 @@ def _heatmap(
         pyplot.show()
     elif output is not None:
         path = save(figure, output)
-        click.echo(say("cli.wrote", path=path, size=f"{path.stat().st_size / 1e6:.2f}"))
+        click.echo(wrote(path))
 
 
 def _windows() -> Any:

@@ -6,6 +6,7 @@ import click
 
 from regard.cli.frame import Command, lang_option
 from regard.cli.serve import server, server_params, start
+from regard.cli.wrote import wrote
 from regard.words import say
 
 
@@ -31,7 +32,7 @@ def _learn(output: str | None, port: int | None, browser: bool) -> None:
 
         files = write_folder(output)
         size = sum(path.stat().st_size for path in files)
-        click.echo(say("cli.wrote", path=files[-1], size=f"{size / 1e6:.2f}"))
+        click.echo(wrote(files[-1], size))
         return
     session_class, bind = server()
     start(session_class(), bind(port), page="learn.html", browser=browser)

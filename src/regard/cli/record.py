@@ -9,7 +9,8 @@ import click
 
 from regard.cli.frame import Command
 from regard.cli.source import Source, output_param, recorded, source_params, taking_source
-from regard.words import say
+from regard.cli.wrote import wrote
+from regard.words import anew, say
 
 
 def command() -> Command:
@@ -33,16 +34,17 @@ def _record(source: Source, output: str, as_json: bool) -> None:
     recording, subject = recorded(source, output)
     if subject is None:  # it was there already
         recording.save(output)
-    path = Path(output)
+    path, proof = Path(output), recording.proof
     summary = {
         "path": str(path),
         "bytes": path.stat().st_size,
         "tokens": len(recording.tokens().texts),
         "sites": len(recording.sites),
-        "max_error": max(site.proof.max_error for site in recording.sites),
+        "max_error": proof.max_error if proof.rows else None,
     }
     if as_json:
         click.echo(json.dumps(summary))
     else:
-        click.echo(say("cli.wrote", path=path, size=f"{path.stat().st_size / 1e6:.2f}"))
-        click.echo(say("cli.record.proof", **summary))
+        click.echo(wrote(path))
+        key = "cli.record.proof" if proof.rows else "cli.record.no_proof"
+        click.echo(say(key, **summary, note=anew(proof.note)).rstrip())

@@ -15,6 +15,7 @@ from regard.cli.frame import lang_option
 from regard.cli.progress import Bar
 from regard.errors import InvalidArgument
 from regard.words import say
+from regard.words.system import reason_of
 
 if TYPE_CHECKING:
     from regard.models.loading import Subject
@@ -61,12 +62,11 @@ class Source:
 
     def choice(self) -> dict[str, Any]:
         """What of the recording is kept, as `regard.record` takes it."""
-        import torch
-
+        if self.top is not None and self.keep not in (None, "top_k"):
+            raise InvalidArgument(say("cli.error.top_alone", got=self.keep))
         what = self.keep or ("qk" if self.top is None else "top_k")
-        dtype = None if self.dtype is None else getattr(torch, self.dtype)
         where = {"layers": self.layers, "heads": self.heads, "kinds": self.kinds}
-        return {**where, "keep": what, "k": self.top, "dtype": dtype}
+        return {**where, "keep": what, "k": self.top}
 
     def text(self) -> tuple[str, ...]:
         """The text, or the two of a pair."""
@@ -171,8 +171,10 @@ def recorded(source: Source, path: str | None = None) -> tuple[Recording, Subjec
         import regard
 
         return regard.open(file), None
-    texts = source.text()
+    texts, choice = source.text(), source.choice()  # what is wrong with them is said before loading
     with Bar(say("cli.recording")) as bar:
+        import torch
+
         import regard
 
         subject: Subject = regard.load(source.model or DEFAULT_MODEL, progress=bar.download)
@@ -184,7 +186,8 @@ def recorded(source: Source, path: str | None = None) -> tuple[Recording, Subjec
             generate=source.generate,
             path=path,
             progress=bar,
-            **source.choice(),
+            dtype=None if source.dtype is None else getattr(torch, source.dtype),
+            **choice,
         )
     return recording, subject
 
@@ -196,5 +199,5 @@ def _read(file: str) -> str:
     except UnicodeDecodeError:
         raise InvalidArgument(say("cli.error.not_utf8", file=file)) from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = reason_of(error)
         raise InvalidArgument(say("cli.error.cannot_read", file=file, reason=reason)) from None

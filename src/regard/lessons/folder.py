@@ -21,6 +21,7 @@ from regard.errors import OutputError
 from regard.show.files import write_atomically
 from regard.show.html import front_end
 from regard.words import LANGUAGES, Language, say
+from regard.words.system import reason_of
 
 _STYLE = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
 _SCRIPT = re.compile(r'<script type="module"[^>]*>(.*?)</script>', re.DOTALL)
@@ -58,8 +59,7 @@ def write_folder(directory: str | os.PathLike[str]) -> list[Path]:
         for language in LANGUAGES:
             (root / language).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise OutputError(say("errors.cannot_write", path=root, reason=reason)) from error
+        raise OutputError(say("errors.cannot_write", path=root, reason=reason_of(error))) from error
     return [write_atomically(root / name, text.encode()) for name, text in files.items()]
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from regard.errors import ChecksumMismatch, OutputError
 from regard.models.catalogue import Entry, File
 from regard.words import say
+from regard.words.system import reason_of
 
 _STALE_S = 24 * 3600
 _SUMS = "converted.json"  # a file of this name: what the others must be, as they were when they were written
@@ -94,7 +95,7 @@ def filling(target: Path) -> Iterator[Path]:
         partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
     except OSError as error:
         raise OutputError(
-            say("errors.cache_unwritable", path=str(target.parent), reason=_reason(error))
+            say("errors.cache_unwritable", path=str(target.parent), reason=reason_of(error))
         ) from error
     try:
         yield partial
@@ -105,7 +106,7 @@ def filling(target: Path) -> Iterator[Path]:
         os.replace(partial, target)
     except OSError as error:
         raise OutputError(
-            say("errors.cache_unwritable", path=str(target.parent), reason=_reason(error))
+            say("errors.cache_unwritable", path=str(target.parent), reason=reason_of(error))
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -124,10 +125,6 @@ def _expected(entry: Entry, folder: Path) -> tuple[File, ...]:
 
 def _must_match(file: File, from_hub: bool) -> bool:
     return file.is_weights or not from_hub
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__
 
 
 def _sweep(folder: Path) -> None:

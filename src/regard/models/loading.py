@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import MissingExtra, ModelError, UnknownModel
+from regard.errors import InvalidArgument, MissingExtra, ModelError, UnknownModel
 from regard.models.cache import folder_of
 from regard.models.catalogue import CATALOGUE
 from regard.models.fetch import fetch
@@ -57,6 +57,7 @@ def load(
         The model in evaluation mode, its tokenizer and where they came from.
 
     Raises:
+        InvalidArgument: a device that is not there.
         UnknownModel: no model of this name, here or at any source; or one without safetensors.
         SourceUnreachable: every source was tried in vain.
         ChecksumMismatch: the only files at hand are not the ones that the catalogue names.
@@ -66,6 +67,7 @@ def load(
     'Apache-2.0'
     """
     wanted = str(name)
+    _check_device(device)
     if entry := CATALOGUE.get(wanted):
         folder, licence = fetch(entry, progress), entry.licence
         source = entry.hub
@@ -82,6 +84,19 @@ def load(
     if device is not None:
         model = model.to(device)
     return Subject(model.eval(), tokenizer, name=wanted, source=source, licence=licence, processor=processor)
+
+
+def _check_device(device: str | torch.device | None) -> None:
+    """Raise InvalidArgument where a model cannot run on `device`; before anything is fetched."""
+    if device is None:
+        return
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise InvalidArgument(say("errors.no_device", device=device, reason=reason)) from error
 
 
 def _float32() -> torch.dtype:

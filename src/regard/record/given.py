@@ -147,6 +147,10 @@ def _as_batch(model: nn.Module, tensor: Tensor) -> Tensor:
     wanted = _AXES.get(name)
     if wanted is None:
         return tensor
+    if name == "input_ids" and tensor.is_floating_point():
+        raise InvalidArgument(
+            f"{type(model).__name__} reads tokens: give text or whole numbers; got {tensor.dtype}."
+        )
     if tensor.ndim == wanted - 1:
         tensor = tensor[None]
     channels = getattr(getattr(model, "config", None), "num_channels", None)

@@ -24,7 +24,7 @@ from regard.attend.kept import Largest, largest_of
 from regard.attend.tiles import Scores
 from regard.errors import InvalidArgument, TooLong
 from regard.record.heads import Cut
-from regard.record.recording import Recording
+from regard.record.recording import Recording, listed
 from regard.record.site import Site
 from regard.words import decimal, say
 
@@ -63,7 +63,7 @@ class Keep:
             raise InvalidArgument(f"kinds must be several, such as kinds=[{self.kinds!r}]; got a string.")
         for kind in self.kinds or ():
             if kind not in KINDS:
-                raise InvalidArgument(f"kinds must be of {', '.join(KINDS)}; got {kind!r}.")
+                raise InvalidArgument(_not_there("kinds", ", ".join(KINDS), kind))
         if self.k is not None and self.what != "top_k":
             raise InvalidArgument(f"k goes with keep='top_k'; got k={self.k!r} with keep={self.what!r}.")
         if self.k is not None and (not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 1):
@@ -78,13 +78,13 @@ class Keep:
         there, of = sorted(set(layers)), tuple(dict.fromkeys(kinds))
         for layer in self.layers or ():
             if layer not in there:
-                raise InvalidArgument(f"layers must be of {there[0]} … {there[-1]}; got {layer!r}.")
+                raise InvalidArgument(_not_there("layers", listed(there), layer))
         for kind in self.kinds or ():
             if kind not in of:
-                raise InvalidArgument(f"kinds must be of {', '.join(of)}; got {kind!r}.")
+                raise InvalidArgument(_not_there("kinds", ", ".join(of), kind))
         for head in self.heads or ():
             if heads and not head < heads:
-                raise InvalidArgument(f"heads must be of 0 … {heads - 1}; got {head!r}.")
+                raise InvalidArgument(_not_there("heads", listed(range(heads)), head))
 
     def of(self, recording: Recording, left_out: Sequence[tuple[int, str]] = ()) -> Recording:
         """The part of `recording` that is kept. Its sites are taken over: they are changed in place.
@@ -155,6 +155,11 @@ class Keep:
             bits = str(self.dtype).removeprefix("torch.")
             notes.append(say("notes.fewer_bits", bits=bits, error=decimal(f"{worst:.1g}")))
         return tuple(notes)
+
+
+def _not_there(name: str, known: str, got: object) -> str:
+    """The sentence for a layer, head or kind that a model does not have."""
+    return say("errors.not_among", name=name, known=known, got=repr(got))
 
 
 def _are_numbers(values: object) -> bool:

@@ -70,7 +70,10 @@ def subject_of(model: Subject | nn.Module, given: Any) -> Subject:
     if isinstance(model, Subject):
         return replace(model, tokenizer=tokenizer or model.tokenizer, processor=processor or model.processor)
     if not isinstance(model, nn.Module):
-        raise InvalidArgument(f"model must be a Subject or a torch.nn.Module; got {type(model).__name__}.")
+        raise InvalidArgument(
+            f"model must be a Subject or a torch.nn.Module; got {type(model).__name__}. "
+            "regard.load gives one by its name."
+        )
     source = str(getattr(getattr(model, "config", None), "_name_or_path", "") or "")
     return Subject(model, tokenizer, name=source or type(model).__name__, source=source, processor=processor)
 

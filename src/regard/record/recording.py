@@ -138,7 +138,7 @@ class Recording:
             raise InvalidArgument(say("errors.no_kind", known=", ".join(self.kinds), got=repr(kind)))
         if not found:
             layers = sorted({s.layer for s in self.sites if kind is None or s.kind == kind})
-            raise InvalidArgument(say("errors.no_layer", known=_listed(layers), got=repr(layer)))
+            raise InvalidArgument(say("errors.no_layer", known=listed(layers), got=repr(layer)))
         kinds = list(dict.fromkeys(s.kind for s in found))
         if kind is None and len(kinds) == len(found):
             choices = ", ".join(map(repr, kinds))
@@ -158,7 +158,7 @@ class Recording:
         found = [s for s in of_name if layer in (None, s.layer) and kind in (None, s.kind)]
         if len(found) == 1:
             return found[0]
-        layers = _listed([s.layer for s in of_name])
+        layers = listed([s.layer for s in of_name])
         raise InvalidArgument(f"site {name!r} ran as layer {layers}; say which with layer=; got {layer!r}.")
 
     def tokens(self, item: int = 0, side: Side = "query", site: Site | None = None) -> Tokens:
@@ -352,7 +352,7 @@ class Recording:
     def __repr__(self) -> str:
         heads = sorted({site.heads for site in self.sites})
         return (
-            f"Recording({self.provenance.model!r}, {len(self.sites)} sites, heads {_listed(heads)}, "
+            f"Recording({self.provenance.model!r}, {len(self.sites)} sites, heads {listed(heads)}, "
             f"items {self.items}, max_error {self.proof.max_error:.1e})"
         )
 
@@ -378,7 +378,7 @@ def _check_head(site: Site, head: int | None) -> None:
         site.place_of(head)
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def listed(numbers: Sequence[int]) -> str:
     """Numbers for a message: a range as its ends."""
     if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]} … {numbers[-1]}"

@@ -27,6 +27,7 @@ from regard.record.header import FORMAT, VERSION, from_header, to_header, versio
 from regard.record.journal import PARTIAL, Laid, padding
 from regard.record.recording import Recording
 from regard.words import say
+from regard.words.system import reason_of
 
 
 def save(recording: Recording, path: str | PathLike[str]) -> None:
@@ -90,9 +91,7 @@ def open(path: str | PathLike[str]) -> Recording:
         key = "errors.damaged_file" if _starts_with(Path(path), FORMAT) else "errors.damaged_foreign"
         raise DamagedFile(say(key, path=shown, reason=str(error))) from error
     except OSError as error:
-        raise RecordingError(
-            say("errors.unreadable", path=shown, reason=error.strerror or str(error))
-        ) from error
+        raise RecordingError(say("errors.unreadable", path=shown, reason=reason_of(error))) from error
     except (RegardError, ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
         reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
         raise DamagedFile(say("errors.damaged_file", path=shown, reason=reason)) from error
@@ -142,8 +141,7 @@ def encoded(header: dict[str, Any], places: dict[str, Laid]) -> bytes:
 
 
 def _refused(path: str | PathLike[str], error: Exception) -> OutputError:
-    reason = (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
-    return OutputError(say("errors.cannot_write", path=str(path), reason=reason))
+    return OutputError(say("errors.cannot_write", path=str(path), reason=reason_of(error)))
 
 
 def _starts_with(path: Path, word: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from regard.errors import OutputError
 from regard.words import say
+from regard.words.system import reason_of
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
@@ -24,8 +25,7 @@ def check_place(path: str | os.PathLike[str]) -> None:
         if not os.access(target.parent, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise OutputError(say("errors.cannot_write", path=path, reason=reason)) from error
+        raise OutputError(say("errors.cannot_write", path=path, reason=reason_of(error))) from error
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -41,8 +41,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
             os.fsync(file.fileno())
         beside.replace(target)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise OutputError(say("errors.cannot_write", path=target, reason=reason)) from error
+        raise OutputError(say("errors.cannot_write", path=target, reason=reason_of(error))) from error
     finally:
         with contextlib.suppress(OSError, ValueError):
             beside.unlink()
