@@ -309,6 +309,11 @@ def test_a_target_that_cannot_be_read_is_refused(tokenizer: Any, tiny_bert: Any)
         regard.record(t5(), {"input_ids": torch.tensor([[3, 4]])}, target="le chat")
     with pytest.raises(InvalidArgument, match="The text is empty"):
         regard.record(t5(), "the cat", target=" ", tokenizer=tokenizer)
+    unsaid = t5()
+    del unsaid.config.decoder_start_token_id
+    unsaid.generation_config.decoder_start_token_id = None
+    with pytest.raises(InvalidArgument, match="not say what its decoder begins with; set"):
+        regard.record(unsaid, "the cat", target="le chat", tokenizer=tokenizer)
 
 
 # Modules of one's own

@@ -95,6 +95,13 @@ def _start(model: nn.Module) -> int | None:
     return None
 
 
+def _without_start(model: nn.Module) -> InvalidArgument:
+    return InvalidArgument(
+        f"{type(model).__name__} does not say what its decoder begins with; "
+        "set model.config.decoder_start_token_id."
+    )
+
+
 def _shifted(model: nn.Module, labels: Int[Tensor, "b n"]) -> Int[Tensor, "b n"]:
     """What the decoder reads to write `labels`."""
     start = _start(model)
@@ -102,10 +109,13 @@ def _shifted(model: nn.Module, labels: Int[Tensor, "b n"]) -> Int[Tensor, "b n"]
         return labels[:, :-1].masked_fill(labels[:, :-1] == _IGNORED, _padding(model))
     for name in ("prepare_decoder_input_ids_from_labels", "_shift_right"):
         if callable(shift := getattr(model, name, None)):
-            shifted: Tensor = shift(labels)
+            try:
+                shifted: Tensor = shift(labels)
+            except (AttributeError, ValueError) as error:
+                raise _without_start(model) from error
             return shifted
     if start is None:
-        raise InvalidArgument(f"{type(model).__name__} does not say what its decoder begins with.")
+        raise _without_start(model)
     begun = torch.cat([labels.new_full((len(labels), 1), start), labels[:, :-1]], 1)
     return begun.masked_fill(begun == _IGNORED, _padding(model))
 
