@@ -296,3 +296,16 @@ def test_what_the_recorder_says_follows_the_language_of_the_reader(visit: Open) 
         page.get_by_test_id("language-fr").click()
         assert missing.inner_text().startswith("Les 2 premières lignes sont vides\xa0: ")
         assert notes.last.inner_text() == "In no catalogue."
+
+
+def test_from_the_matrix_the_keyboard_goes_on_to_the_numbers_of_its_cell(visit: Open, link: str) -> None:
+    page = visit(link)
+    board, numbers = page.get_by_test_id("board"), page.get_by_test_id("readout")
+    board.focus()
+    board.press("ArrowDown")
+    said = numbers.locator("caption").inner_text()
+    board.press("Tab")
+    assert page.evaluate("document.activeElement.closest('[data-testid=readout]') !== null")
+    assert numbers.locator("caption").inner_text() == said
+    page.get_by_test_id("save-svg").focus()
+    assert numbers.locator("caption").count() == 0
