@@ -215,7 +215,7 @@ def test_queries_changed_after_use_are_refused(tiny_bert: Any) -> None:
 
     tiny_bert.encoder.layer[0].register_forward_hook(spoil)
     with (
-        pytest.raises(UnfaithfulRecording, match="changed its queries or keys"),
+        pytest.raises(UnfaithfulRecording, match="changed its queries, keys or mask"),
         torch.no_grad(),
         regard.Recorder(tiny_bert) as recorder,
     ):

@@ -51,7 +51,7 @@ class Heard:
     softcap: float | None
     sinks: Tensor | None
     evidence: proof.Evidence | Proof  # what speaks for it, judged at the end, or already
-    versions: tuple[int, int]
+    versions: tuple[int, ...]
     place: pieces.Place
     rule: Mask | None = None
     door: str = "interface"
@@ -75,20 +75,22 @@ class Heard:
         if heads is not None:
             call = heads.call(call)
         query, key = shelf.keep(call.query, call.key)
+        # A step of training moves parameters: sinks, and now and then a bias.
+        mask, bias = _lasting(call.mask), _lasting(call.bias)
         return cls(
             name=name,
             kind=kind,
             query=query,
             key=key,
-            mask=call.mask,
+            mask=mask,
             triangle=call.triangle,
             scale=call.scale,
             kernel=call.kernel,
-            bias=call.bias,
+            bias=bias,
             softcap=call.softcap,
-            sinks=call.sinks,
+            sinks=None if call.sinks is None else call.sinks.detach().clone(),
             evidence=evidence,
-            versions=(_version(query), _version(key)),
+            versions=_versions(query, key, mask, bias),
             place=place,
             rule=call.rule,
             door=door,
@@ -176,8 +178,8 @@ def join(
     Raises `UnfaithfulRecording` for the first site that does not agree.
     """
     names = [part.calls[0].name for part in parts]
-    if origin.module is not None:
-        names = names_of_calls(origin.module, names)
+    if len(set(names)) < len(names):
+        names = names_of_calls(origin.shared(), names, ended=origin.module is not None)
     kinds = [part.kind for part in parts]
     check(origin.name, names, kinds, left_out)
     layers = numbers_of(names, kinds)
@@ -285,7 +287,7 @@ def _together(proofs: list[Proof]) -> Proof:
 
 def prove(heard: Heard) -> Proof:
     """What the evidence of a call amounts to; raises `UnfaithfulRecording` where it speaks against it."""
-    if (_version(heard.query), _version(heard.key)) != heard.versions:
+    if versions_of(heard) != heard.versions:
         raise UnfaithfulRecording(say("errors.changed_in_place", site=heard.name))
     if isinstance(heard.evidence, Proof):
         return heard.evidence
@@ -299,9 +301,22 @@ def _identity(mask: Tensor | None, triangle: bool, lengths: tuple[int, int]) -> 
     return (mask.data_ptr(), mask.dtype, tuple(mask.shape), mask.stride(), triangle, lengths)
 
 
-def _version(tensor: Tensor) -> int:
-    """How often a tensor was changed in place; inference tensors do not count."""
-    return 0 if tensor.is_inference() else tensor._version
+def versions_of(heard: Heard) -> tuple[int, ...]:
+    """How often each tensor of a call was changed in place."""
+    return _versions(heard.query, heard.key, heard.mask, heard.bias)
+
+
+def _versions(*tensors: Tensor | None) -> tuple[int, ...]:
+    """How often each was changed in place; inference tensors do not count."""
+    return tuple(0 if t is None or t.is_inference() else t._version for t in tensors)
+
+
+def _lasting(added: Tensor | None) -> Tensor | None:
+    """A mask or bias as it is now, where it is a parameter: a step of training moves it."""
+    if added is None or not added.requires_grad:
+        return added
+    held = added._base if added._is_view() and added._base is not None else added
+    return added.detach().clone() if held.is_leaf else added
 
 
 def _provenance(

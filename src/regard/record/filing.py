@@ -11,10 +11,8 @@ recording is written anew beside it, one tensor at a time.
 
 from __future__ import annotations
 
-import errno
-import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from os import PathLike
@@ -27,9 +25,13 @@ from torch import Tensor
 from regard.attend.mask import Mask
 from regard.errors import UnfaithfulRecording
 from regard.record import store
-from regard.record.assemble import Heard, Run, prove
+from regard.record.appended import Appended
+from regard.record.assemble import Heard, Run, prove, versions_of
+from regard.record.choosing import LeftOut
+from regard.record.dtypes import DTYPES
 from regard.record.header import axis_out, proof_out, to_header
-from regard.record.journal import Laid, opening, pack, padding, view
+from regard.record.journal import Laid, pack
+from regard.record.keeping import Keep
 from regard.record.origin import Origin
 from regard.record.recording import Recording
 from regard.record.rule import rule_of
@@ -37,28 +39,22 @@ from regard.record.sequences import Prepared
 from regard.record.shelf import Shelf, nbytes
 from regard.words import say
 
-_SEGMENT = 1 << 28  # bytes mapped at once, at least
 _ROOM = 1 << 16  # for the header of a recording, and ...
 _ROOM_A_TOKEN = 160  # ... for each token of its text
-_BLOCK = 1 << 12  # bytes at the front that the disk has, since the opening stands there
 _SMALL = 1 << 24  # bytes of a recording that are quickly written once more, without the room and the records
-_PIECE = 1 << 20  # bytes that are copied at once, to bring them in order
 _WASTE = 0.25  # share of the file beside the recording's tensors, from which it is written anew
 
 
 class FileShelf(Shelf):
     """Keeps queries and keys in a file that becomes the recording's own."""
 
-    def __init__(self, path: str | PathLike[str], origin: Origin) -> None:
+    def __init__(self, path: str | PathLike[str], origin: Origin, keep: Keep) -> None:
         """Open NAME.partial beside `path`; raises OutputError where that is not possible."""
         self.path, self._target = path, store.target_of(path)
-        if self._target.is_dir():  # said now, not when the model has run
-            with store.refusing(path):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         self.partial = self._target.with_name(f"{self._target.name}.partial")
-        self._origin = origin
-        self._file = _Appended(self.partial, path)
-        self._scratch: _Appended | None = None
+        self._origin, self._wanted = origin, keep.choice()
+        self._file = Appended(self.partial, path)
+        self._scratch: Appended | None = None
         self._rules: dict[Any, tuple[int | None, str | None, Any]] = {}  # the masks noted, and what they were
         self._complete = 0
         self._laid: dict[tuple[int, int], Laid] = {}  # (address, bytes) of a tensor here -> where it lies
@@ -70,9 +66,10 @@ class FileShelf(Shelf):
     def zeros(self, like: Tensor, shape: Sequence[int]) -> Tensor:
         """Room in a file without a name, which the system may write out of memory."""
         if self._scratch is None:
-            hidden = self._target.with_name(f".{self._target.name}.{os.getpid()}.scratch")
-            self._scratch = _Appended(hidden, self.path)
-            hidden.unlink()
+            self._hidden = self._target.with_name(f".{self._target.name}.{os.getpid()}.scratch")
+            self._scratch = Appended(self._hidden, self.path)
+            with suppress(OSError):  # some systems keep the name of an open file
+                self._hidden.unlink()
         return self._scratch.room(like.dtype, tuple(shape))
 
     def began(self, run: Run, prepared: Prepared | None) -> None:
@@ -86,6 +83,15 @@ class FileShelf(Shelf):
                 "notes": prepared.notes,
             }
         self._write(event, _small(run.inputs))
+
+    def passed(self, run: int, query: Tensor, kind: str, left_out: Sequence[LeftOut]) -> None:
+        """Note the call: layers are counted with it."""
+        event: dict[str, Any] = {"event": "passed", "run": run, "kind": kind, "left_out": None}
+        tensors = {"queries": query[:, :0, :, :0].detach().clone()}
+        for one in left_out:  # one at most
+            event["left_out"] = [one.name, one.layer, one.kind, one.by_layer]
+            tensors |= {"query": one.query, "key": one.key}
+        self._write(event, tensors)
 
     def stepped(self, run: int, past: int, inputs: dict[str, Tensor]) -> None:
         """Note the step."""
@@ -117,7 +123,8 @@ class FileShelf(Shelf):
             tensors["sinks"] = heard.sinks.detach()
         written = self._write(event, tensors)
         self._complete += 1
-        return replace(heard, query=written["query"], key=written["key"], versions=(0, 0))
+        heard = replace(heard, query=written["query"], key=written["key"])
+        return replace(heard, versions=versions_of(heard))
 
     def finished(self, recordings: tuple[Recording, ...]) -> tuple[Recording, ...]:
         """Give the file its final form and name, and open it; a second recording goes to NAME-2."""
@@ -138,29 +145,40 @@ class FileShelf(Shelf):
             self._close()
             return
         self._file.close()
+        self._leave_scratch()
         if error is not None:
             error.add_note(say("errors.partial_left", path=self.partial, count=self._complete))
 
     def _close(self) -> None:
         self._file.close()
-        if self._scratch is not None:
-            self._scratch.close()
-        with suppress(OSError):
-            self.partial.unlink()
+        for unused in (self.partial, self._leave_scratch()):
+            if unused is not None:
+                with suppress(OSError):
+                    unused.unlink()
+
+    def _leave_scratch(self) -> Path | None:
+        """Let go of the file without a name; returns the name that it may have."""
+        if self._scratch is None:
+            return None
+        self._scratch.close()
+        return self._hidden
 
     def _write(self, event: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Append a record; returns its tensors as they lie in the file."""
         if self._file.end == 0:
             tokens = max((t.numel() for t in tensors.values()), default=0)
             self._file.start(_ROOM + _ROOM_A_TOKEN * tokens)
-            self._write({"event": "origin", **self._origin.facts()}, {})
+            self._write({"event": "origin", "wanted": self._wanted, **self._origin.facts()}, {})
+        tensors = {name: _storable(tensor) for name, tensor in tensors.items()}
         head, places = pack(event, tensors)
-        self._file.append(head)
-        written = {}
-        for name, laid in places.items():
-            here = replace(laid, start=self._file.append_tensor(tensors[name]))
-            written[name] = self._file.view(here)
-            self._laid[written[name].data_ptr(), here.bytes] = here
+        at = self._file.leave(len(head))
+        laid = {
+            name: replace(place, start=self._file.append_tensor(tensors[name]))
+            for name, place in places.items()
+        }
+        self._file.write(head, at)  # last, as it says that all of it is there
+        written = {name: self._file.view(place) for name, place in laid.items()}
+        self._laid |= {(written[name].data_ptr(), place.bytes): place for name, place in laid.items()}
         return written
 
     def _mask(self, heard: Heard) -> tuple[int | None, str | None]:
@@ -221,104 +239,6 @@ class FileShelf(Shelf):
         return True
 
 
-class _Appended:
-    """A file that grows at its end and is mapped as it grows."""
-
-    def __init__(self, place: Path, shown: str | PathLike[str]) -> None:
-        self.first = self.end = 0
-        self._shown = shown
-        self._segment: mmap.mmap | None = None
-        self._mapped = range(0)
-        with store.refusing(shown):
-            self._handle = os.open(place, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-            try:
-                _lock(self._handle)
-                os.ftruncate(self._handle, 0)
-            except OSError:
-                os.close(self._handle)
-                raise
-
-    def start(self, room: int) -> None:
-        """Leave room for a header of so many bytes."""
-        room += padding(8 + room)
-        self.append(opening(room))
-        self.first = self.end = 8 + room
-
-    def append(self, data: bytes | memoryview) -> int:
-        """Write at the end; returns where."""
-        start = self.end
-        self._put(data, start)
-        self.end += len(data)
-        return start
-
-    def _put(self, data: bytes | memoryview, at: int) -> None:
-        rest = memoryview(data)
-        with store.refusing(self._shown):
-            while rest:
-                done = os.pwrite(self._handle, rest, at)
-                at, rest = at + done, rest[done:]
-
-    def append_tensor(self, tensor: Tensor) -> int:
-        """Write the numbers of a tensor at the end, filled up to the next aligned byte."""
-        start = self.end
-        for piece in _pieces(tensor.detach()):
-            self.append(piece.view(torch.uint8).numpy().data)
-        self.append(bytes(padding(self.end)))
-        return start
-
-    def view(self, laid: Laid) -> Tensor:
-        """A tensor of this file, read when it is looked at."""
-        stop = laid.start + laid.bytes
-        if self._segment is None or laid.start < self._mapped.start or stop > self._mapped.stop:
-            start = laid.start - laid.start % mmap.ALLOCATIONGRANULARITY
-            size = max(_SEGMENT, stop - start)
-            if os.fstat(self._handle).st_size < start + size:  # a hole; cut off again at the end
-                os.ftruncate(self._handle, start + size)
-            self._segment = mmap.mmap(self._handle, size, access=mmap.ACCESS_WRITE, offset=start)
-            self._mapped = range(start, start + size)
-        return view(self._segment, laid, self._mapped.start)
-
-    def room(self, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-        """Zeros at the end, to be written to; the disk has room for them, or an error is raised now."""
-        laid = Laid(dtype, shape, self.end)
-        with store.refusing(self._shown):
-            _allocate(self._handle, self.end, laid.bytes + padding(laid.bytes))
-        self.end += laid.bytes + padding(laid.bytes)
-        return self.view(laid)
-
-    def complete(self, header: bytes) -> None:
-        """Write the header in front, and make all of it last."""
-        size = self.first - 8
-        with store.refusing(self._shown):
-            os.ftruncate(self._handle, self.end)
-            whole = size.to_bytes(8, "little") + header.ljust(size)
-            self._put(whole[_BLOCK:], _BLOCK)  # if the disk is full, the file still begins as a partial one
-            os.fsync(self._handle)
-            self._put(whole[:_BLOCK], 0)
-            os.fsync(self._handle)
-
-    def close(self) -> None:
-        """Let go of the file; what is mapped stays."""
-        if self._handle >= 0:
-            with suppress(OSError):
-                os.ftruncate(self._handle, self.end)
-                _lock(self._handle, free=True)
-            os.close(self._handle)
-            self._handle = -1
-
-
-def _pieces(tensor: Tensor) -> Iterator[Tensor]:
-    """The numbers of a tensor in order, in main memory, as flat pieces of bounded size."""
-    if tensor.is_contiguous() and tensor.device.type == "cpu":
-        if tensor.numel():
-            yield tensor.reshape(-1)
-    elif nbytes(tensor) <= _PIECE or tensor.ndim == 0:
-        yield tensor.cpu().contiguous().reshape(-1)
-    else:
-        for part in tensor:
-            yield from _pieces(part)
-
-
 def _entries(places: dict[str, Laid], first: int, end: int) -> dict[str, Laid]:
     """`places` and what lies between them, counted from the first byte behind the header, in order."""
     entries: dict[str, Laid] = {}
@@ -338,17 +258,6 @@ def _small(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: t for name, t in inputs.items() if t.ndim <= 2 and not t.is_floating_point()}
 
 
-def _lock(handle: int, *, free: bool = False) -> None:
-    """Refuse a file that another recorder is writing; or let others have it."""
-    with suppress(ImportError):  # not everywhere
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_UN if free else fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _allocate(handle: int, start: int, size: int) -> None:
-    """Make the file longer by bytes that the disk has."""
-    if hasattr(os, "posix_fallocate") and size:
-        os.posix_fallocate(handle, start, size)
-    else:
-        os.ftruncate(handle, start + size)
+def _storable(tensor: Tensor) -> Tensor:
+    """A tensor of a type that files know; whole numbers of other widths become 64 bits wide."""
+    return tensor if tensor.dtype in DTYPES else tensor.long()

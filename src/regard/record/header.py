@@ -6,7 +6,7 @@ A header is not trusted: whatever does not fit together raises, and `store.open`
 from __future__ import annotations
 
 from dataclasses import asdict
-from math import isfinite, isnan
+from math import isfinite, isinf, isnan
 from typing import Any
 
 import torch
@@ -86,7 +86,17 @@ def from_header(header: dict[str, Any], tensors: dict[str, Tensor]) -> Recording
     for name in ("kernels", "doors", "notes"):
         provenance[name] = tuple(provenance[name])
     provenance["texts"] = tuple(tuple(map(str, texts)) for texts in provenance["texts"])
-    return Recording(sites, sequences, Provenance(**provenance))
+    return Recording(sites, sequences, _checked(Provenance(**provenance)))
+
+
+def _checked(origin: Provenance) -> Provenance:
+    """Raise unless all that is said of the origin are texts, so that it can be shown and written again."""
+    texts = [origin.model, origin.model_class, origin.source, origin.licence or "", origin.dtype]
+    texts += [origin.device, origin.created, *origin.kernels, *origin.doors, *origin.notes]
+    texts += [*origin.versions, *origin.versions.values()]
+    if not all(isinstance(text, str) for text in texts) or not isinstance(origin.truncated, bool):
+        raise ValueError("provenance")
+    return origin
 
 
 def _site_in(
@@ -111,6 +121,8 @@ def _site_in(
         largest=largest,
         proof=proof_in(described["proof"]),
     )
+    site.scale = float(site.scale)
+    site.softcap = None if site.softcap is None else float(site.softcap)
     _check_site(site, sequences)
     if largest is not None and f"site.{i}.lse" not in tensors:
         raise ValueError(f"lse of site {i}")
@@ -129,7 +141,14 @@ def _check_site(site: Site, sequences: dict[str, Axis]) -> None:
     """Raise unless all parts of a site fit together."""
     b, h, q, d = site.query.shape
     key_b, g, k, key_d = site.key.shape
-    if (key_b, key_d) != (b, d) or h % g or not isfinite(site.scale) or type(site.layer) is not int:
+    texts = (site.name, site.kind, site.kernel, site.door, site.queries, site.keys)
+    if not all(isinstance(text, str) for text in texts) or not 0 <= _whole(site.layer) < 1 << 31:
+        raise ValueError(f"site {site.name!r}, layer {site.layer!r}")
+    if site.softcap is not None and not (isfinite(site.softcap) and site.softcap > 0):
+        raise ValueError(f"softcap of {site.name}: {site.softcap}")
+    if site.proof.rows < 0 or isinf(site.proof.max_error):
+        raise ValueError(f"proof of {site.name}: {site.proof}")
+    if (key_b, key_d) != (b, d) or not h or not g or h % g or not isfinite(site.scale):
         raise ValueError(f"shapes of {site.name}: {tuple(site.query.shape)}, {tuple(site.key.shape)}")
     numbers = site.head_numbers
     if len(numbers) != h or list(numbers) != sorted({n for n in numbers if 0 <= n < site.all_heads}):
@@ -149,6 +168,12 @@ def _check_site(site: Site, sequences: dict[str, Axis]) -> None:
             site.mask.tile(slice(0, 1), slice(0, k), (q, k)).broadcast_to(extent)
         if site.bias is not None:
             site.bias.broadcast_to((b, h, q, k))
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int:
+        raise ValueError(f"{number!r} is no whole number")
+    return number
 
 
 def proof_out(proof: Proof) -> dict[str, Any]:

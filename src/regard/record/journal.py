@@ -3,7 +3,8 @@
     length · header, still to come · record · record · …
     record = "RGRD" · bytes of JSON · CRC of it · bytes of data · JSON · data,   each padded to 64 bytes
 
-A record says what happened (a run began, a step, a call, a mask) and holds its tensors. When the run has
+A record says what happened (a run began, a step, a call, a mask) and holds its tensors. Its head is written
+after its data: so what begins as a record is a whole one, wherever the writing stopped. When the run has
 ended, the header is put in front, the records become tensors between the tensors, and the file is a recording
 like any other (filing.py). When it never ended, what the records tell is told again (recovery.py).
 """
@@ -26,6 +27,7 @@ from regard.record.dtypes import DTYPES, TYPES
 
 PARTIAL = "regard.partial"
 ALIGNMENT = 64
+_MOST, _AXES = 1 << 31, 8  # of the sizes of a tensor, which may be of no bytes all the same
 _MAGIC = b"RGRD"
 _HEAD = struct.Struct("<4sIIQ4x")  # 24 bytes
 
@@ -65,8 +67,15 @@ def pack(event: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[bytes, dict
     return head + text, places
 
 
+class NotARecord(ValueError):
+    """A record that says of its tensors what cannot be."""
+
+
 def records(file: BinaryIO) -> Iterator[tuple[dict[str, Any], dict[str, Tensor]]]:
-    """The complete records of a file, in order, their tensors mapped and not read."""
+    """The complete records of a file, in order, their tensors mapped and not read.
+
+    Raises `NotARecord` where one was made by hand and does not hold what it says.
+    """
     file.seek(0)
     first = 8 + int.from_bytes(file.read(8), "little")
     size = file.seek(0, 2)
@@ -81,7 +90,9 @@ def records(file: BinaryIO) -> Iterator[tuple[dict[str, Any], dict[str, Tensor]]
         if magic != _MAGIC or data + of_data > size or zlib.crc32(text) != checked:
             return
         event = json.loads(text)
-        places, _ = _lay(event.pop("tensors"), data)
+        places, end = _lay(_checked(event.pop("tensors")), data)
+        if end > data + of_data:
+            raise NotARecord(f"a record of {of_data} bytes")
         yield event, {name: view(mapped, laid) for name, laid in places.items()}
         at = data + of_data
 
@@ -93,6 +104,15 @@ def view(mapped: mmap.mmap, laid: Laid, offset: int = 0) -> Tensor:
         return torch.empty(laid.shape, dtype=laid.dtype)
     flat = torch.frombuffer(mapped, dtype=laid.dtype, count=count, offset=laid.start - offset)
     return flat.reshape(laid.shape)
+
+
+def _checked(described: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Names, types and shapes of tensors, as they may be."""
+    for name, (dtype, shape) in described.items():
+        sizes = all(type(size) is int and 0 <= size < _MOST for size in shape)
+        if dtype not in TYPES or not sizes or len(shape) > _AXES:
+            raise NotARecord(f"{name}: {dtype} {shape}")
+    return described
 
 
 def _lay(described: dict[str, list[Any]], start: int) -> tuple[dict[str, Laid], int]:

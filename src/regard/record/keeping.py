@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from regard.record.recording import Recording, listed
 from regard.record.site import Site
 from regard.words import decimal, say
 
+T = TypeVar("T")
 Form: TypeAlias = Literal["qk", "weights", "top_k"]
 
 KINDS = ("self", "causal", "cross")
@@ -68,6 +69,21 @@ class Keep:
             raise InvalidArgument(f"k goes with keep='top_k'; got k={self.k!r} with keep={self.what!r}.")
         if self.k is not None and (not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 1):
             raise InvalidArgument(f"k must be a number of weights, at least 1; got {self.k!r}.")
+
+    def choice(self) -> dict[str, list[Any] | None]:
+        """Which layers, heads and kinds are kept, as JSON."""
+        chosen = {"layers": self.layers, "heads": self.heads, "kinds": self.kinds}
+        return {name: None if of is None else sorted(of) for name, of in chosen.items()}
+
+    def within(self, recording: Recording) -> Keep:
+        """The same choice, of what a recording has."""
+        heads = range(max(site.all_heads for site in recording.sites))
+        return replace(
+            self,
+            layers=_both(self.layers, recording.layers),
+            heads=_both(self.heads, heads),
+            kinds=_both(self.kinds, recording.kinds),
+        )
 
     def wants(self, layer: int, kind: str) -> bool:
         """Whether an attention is of the layers and kinds that are kept."""
@@ -160,6 +176,11 @@ class Keep:
 def _not_there(name: str, known: str, got: object) -> str:
     """The sentence for a layer, head or kind that a model does not have."""
     return say("errors.not_among", name=name, known=known, got=repr(got))
+
+
+def _both(wanted: Collection[T] | None, there: Collection[T]) -> list[T] | None:
+    """What of the wanted there is; None where all is wanted."""
+    return None if wanted is None else [one for one in wanted if one in there]
 
 
 def _are_numbers(values: object) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import nn
 
@@ -35,20 +35,28 @@ def numbers_of(names: Sequence[str], kinds: Sequence[str]) -> list[int]:
     return layers
 
 
-def names_of_calls(model: nn.Module, names: Sequence[str]) -> list[str]:
-    """The names, where a module that stands in several places (Zamba's shared block) is called once for each.
+def places_of(model: nn.Module) -> dict[str, list[str]]:
+    """All names of the modules that stand in several places (Zamba's shared block), by the first of them."""
+    names: dict[int, list[str]] = defaultdict(list)
+    for name, module in model.named_modules(remove_duplicate=False):
+        names[id(module)].append(name)
+    return {found[0]: found for found in names.values() if len(found) > 1}
 
-    `names` are those of the called modules, in the order of the calls, each module by its first name.
+
+def names_of_calls(
+    places: Mapping[str, Sequence[str]], names: Sequence[str], *, ended: bool = True
+) -> list[str]:
+    """The names, where a module that stands in several places is called once for each.
+
+    `names` are those of the called modules, in the order of the calls, each module by its first name. When a
+    run never `ended`, the last places may not have been reached.
     """
     times = Counter(names)
-    repeated = {id(model.get_submodule(name)): name for name, count in times.items() if count > 1}
-    if not repeated:
-        return list(names)
-    places: dict[str, list[str]] = defaultdict(list)
-    for name, module in model.named_modules(remove_duplicate=False):
-        if id(module) in repeated:
-            places[repeated[id(module)]].append(name)
-    ahead = {name: iter(found) for name, found in places.items() if len(found) == times[name]}
+    ahead = {
+        name: iter(places[name])
+        for name, count in times.items()
+        if name in places and (len(places[name]) == count or (not ended and len(places[name]) > count))
+    }
     return [next(ahead[name]) if name in ahead else name for name in names]
 
 

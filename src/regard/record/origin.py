@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -9,8 +10,11 @@ from torch import nn
 
 from regard.models.loading import Subject
 from regard.record import intercept
+from regard.record.layers import places_of
 from regard.record.watch import is_compiled
 from regard.words import say
+
+_ALIVE = ("module", "tokenizer")  # what a file cannot hold
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Origin:
     notes: tuple[str, ...]
     module: nn.Module | None = None
     tokenizer: Any = None
+    places: Mapping[str, Sequence[str]] | None = None  # of modules, when there is no `module`
 
     @classmethod
     def of(cls, subject: Subject) -> Self:
@@ -45,4 +50,11 @@ class Origin:
 
     def facts(self) -> dict[str, Any]:
         """All of it that JSON can hold."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("module", "tokenizer")}
+        known = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ALIVE}
+        return {**known, "places": self.shared()}
+
+    def shared(self) -> Mapping[str, Sequence[str]]:
+        """All names of the modules that stand in several places, by the first of them."""
+        if self.module is None:
+            return self.places or {}
+        return places_of(self.module)

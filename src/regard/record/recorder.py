@@ -100,7 +100,8 @@ class Recorder:
         self._rows, self._random, self._any_thread = rows, Random(seed), any_thread
         self._names = watch.names_of(self.subject.model)
         self._origin = Origin.of(self.subject)
-        self._thread = 0
+        self._thread = self._by = 0  # in which the block runs, and the last call of the model
+        self._at_once = False
         self._runs: list[Run] = []
         self._recordings: tuple[Recording, ...] | None = None
         self._chosen: dict[tuple[int, torch.device], Tensor] = {}
@@ -146,7 +147,7 @@ class Recorder:
             intercept.listen(self, watch.modules_of(self.subject.model))
             stack.callback(intercept.leave, self)
             if self._path is not None:
-                self._shelf = FileShelf(self._path, self._origin)
+                self._shelf = FileShelf(self._path, self._origin, self._keep)
             self._changed = stack.pop_all()
         return self
 
@@ -170,6 +171,8 @@ class Recorder:
 
     def _finished(self, runs: list[Run]) -> tuple[Recording, ...]:
         """The recordings of the block, which ended well."""
+        if self._at_once:
+            raise InvalidArgument(say("errors.threads_at_once", model=self.subject.name))
         if self._not_understood is not None:
             self.heard_anything = True
             raise NothingToRecord(
@@ -218,7 +221,9 @@ class Recorder:
         chain = run.chain if self._running else None
         calls = run.calls if chain is None else chain.steps[-1].calls
         calls.note(call.query, kind)
+        known = len(calls.left_out)
         if self.chooses_early and self._choice.leaves_out(name, kind, call, calls):
+            self._shelf.passed(run.number, call.query, kind, calls.left_out[known:])
             return
         heads = self._choice.cut_of(call)
         if chain is None:
@@ -254,7 +259,10 @@ class Recorder:
 
     def begin_run(self, given: dict[str, Any]) -> None:
         """A call of the model begins. Part of `watch.RunListener`."""
-        self._running = True
+        here = threading.get_ident()
+        if self._running and self._by != here:
+            self._at_once = True
+        self._running, self._by = True, here
         if self._count is not None:
             self._count.begin_run()
         self._choice.forget()

@@ -133,7 +133,7 @@ def _part(model: nn.Module, name: str, field: str, weights: Tensor, inputs: Mapp
         softcap=None,
         sinks=None,
         evidence=proof.unchecked(say("notes.as_returned")),
-        versions=(0, 0),
+        versions=(0,) * 4,
         place=pieces.Place.of(nothing),
         door="returned",
     )

@@ -19,6 +19,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from regard.record.assemble import Heard, Run
+    from regard.record.choosing import LeftOut
     from regard.record.recording import Recording
     from regard.record.sequences import Prepared
 
@@ -42,6 +43,9 @@ class Shelf:
 
     def began(self, run: Run, prepared: Prepared | None) -> None:
         """A run begins."""
+
+    def passed(self, run: int, query: Tensor, kind: str, left_out: Sequence[LeftOut]) -> None:
+        """A call ran and is not kept; `left_out` is what is remembered of it, if it is not yet."""
 
     def stepped(self, run: int, past: int, inputs: dict[str, Tensor]) -> None:
         """A step of a chain begins, on `past` tokens."""

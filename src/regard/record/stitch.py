@@ -107,7 +107,7 @@ def stitch(chain: Chain, chosen: Chosen, shelf: Shelf) -> list[Part]:
 
 def _site(calls: list[Heard], keep: list[int], chosen: Chosen, known: dict[Any, Any], shelf: Shelf) -> Part:
     cross = calls[0].kind == "cross"
-    known_as = (cross, *((id(c.mask), id(c.bias), c.triangle, c.position) for c in calls))
+    known_as = (cross, *((id(c.mask), id(c.rule), id(c.bias), c.triangle, c.position) for c in calls))
     if len(calls) == 1 and _is_whole(calls[0], chosen):
         if known_as not in known:
             known[known_as] = _mask(calls, keep, chosen, calls[0].key.shape[2])

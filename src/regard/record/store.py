@@ -9,9 +9,11 @@ at.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
@@ -28,6 +30,9 @@ from regard.record.journal import PARTIAL, Laid, padding
 from regard.record.recording import Recording
 from regard.words import say
 from regard.words.system import reason_of
+
+# What reading raises where a file does not hold what it should.
+_MALFORMED = (RegardError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError)
 
 
 def save(recording: Recording, path: str | PathLike[str]) -> None:
@@ -92,7 +97,7 @@ def open(path: str | PathLike[str]) -> Recording:
         raise DamagedFile(say(key, path=shown, reason=str(error))) from error
     except OSError as error:
         raise RecordingError(say("errors.unreadable", path=shown, reason=reason_of(error))) from error
-    except (RegardError, ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
+    except _MALFORMED as error:
         reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
         raise DamagedFile(say("errors.damaged_file", path=shown, reason=reason)) from error
 
@@ -100,9 +105,14 @@ def open(path: str | PathLike[str]) -> Recording:
 def target_of(path: str | PathLike[str]) -> Path:
     """The file that `path` means, links followed."""
     try:
-        return Path(os.path.realpath(path))
-    except ValueError as error:  # a NUL in the name
+        target = Path(os.path.realpath(path))
+        mode = target.stat().st_mode if target.exists() else stat.S_IFREG
+    except (ValueError, OSError) as error:  # a NUL in the name, say
         raise _refused(path, error) from error
+    if not stat.S_ISREG(mode):  # a device would be replaced by a file
+        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise _refused(path, OSError(code, os.strerror(code)))
+    return target
 
 
 def rename(beside: Path, target: Path, shown: str | PathLike[str]) -> None:
