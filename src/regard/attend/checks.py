@@ -93,7 +93,7 @@ def check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int])
             f"{name} must have the shape (queries, keys) or (batch, heads, queries, keys); got {tuple(got)}. "
             f"Write {name}[:, None] for one per item, {name}[None] for one per head."
         )
-    if any(size not in (1, full) for size, full in zip(reversed(got), reversed(shape), strict=False)):
+    if any(size not in (1, full) for size, full in zip(got, shape[-len(got) :], strict=True)):
         raise InvalidArgument(f"{name} must broadcast to {tuple(shape)}; got {tuple(got)}.")
 
 

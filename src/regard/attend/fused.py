@@ -65,7 +65,7 @@ def attend(problem: Problem) -> Attended:
     queries, keys = p.query.shape[2], p.key.shape[2]
     only_causal = p.causal and queries == keys and p.mask is None and p.bias is None
     if only_causal:  # the kernel knows this one, with padding too
-        bias, _ = as_bias(p._replace(causal=False))
+        bias, _ = as_bias(p.but(causal=False))
         empty = None if p.key_mask is None else p.key_mask.cumsum(dim=-1)[:, None] == 0  # (b, 1, q)
     elif not (grad or compiling or p.weights) and queries * keys > MASK_AT_ONCE:
         return _some_rows_at_a_time(p)
@@ -105,7 +105,7 @@ def _some_rows_at_a_time(p: Problem) -> Attended:
     for start in range(0, queries, step):
         rows = slice(start, min(start + step, queries))
         bias, empty = as_bias(p, rows)
-        output, lse = _run(p._replace(query=p.query[:, :, rows]), bias, empty, False, False)
+        output, lse = _run(p.but(query=p.query[:, :, rows]), bias, empty, False, False)
         outputs.append(output)
         lses.append(lse)
     return Attended(torch.cat(outputs, dim=2), lse=torch.cat(lses, dim=2) if p.lse else None)

@@ -33,9 +33,7 @@ def without_hidden(p: Problem) -> Problem:
             return p
         seen = p.key_mask[:, None, :, None]  # (b, 1, k, 1)
         sees = seen.any(dim=2, keepdim=True)  # (b, 1, 1, 1)
-        return p._replace(
-            query=p.query.where(sees, 0), key=p.key.where(seen, 0), value=p.value.where(seen, 0)
-        )
+        return p.but(query=p.query.where(sees, 0), key=p.key.where(seen, 0), value=p.value.where(seen, 0))
     allowed = p.allowed()
     if allowed is None or p.nothing:
         return p
@@ -44,7 +42,7 @@ def without_hidden(p: Problem) -> Problem:
     if seen.shape[1] != 1 and p.group > 1:
         seen = seen.reshape(seen.shape[0], p.key.shape[1], p.group, -1, 1).any(dim=2)
     sees = allowed.any(dim=3, keepdim=True)  # (b, h, q, 1)
-    return p._replace(query=p.query.where(sees, 0), key=p.key.where(seen, 0), value=p.value.where(seen, 0))
+    return p.but(query=p.query.where(sees, 0), key=p.key.where(seen, 0), value=p.value.where(seen, 0))
 
 
 def suspicious(p: Problem, result: Attended) -> bool:
@@ -78,7 +76,7 @@ def repaired(p: Problem, attend: Callable[[Problem], Attended], result: Attended
     if bool(good.all()):
         return result
     clean = good[..., None]
-    again = attend(p._replace(key=p.key.where(clean, 0), value=p.value.where(clean, 0)))
+    again = attend(p.but(key=p.key.where(clean, 0), value=p.value.where(clean, 0)))
     sees_bad = _sees_any(p, ~good)
     if not bool(sees_bad.any()):
         return again

@@ -25,6 +25,8 @@ from regard.attend.lse import softmax_with_lse
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
 
+# Before, the kernel takes shared key heads for as many as there are query heads, and reads beyond them.
+_KNOWS_GROUPS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 9)
 _fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _fused_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
@@ -40,6 +42,8 @@ def forward(
     if query.device.type != "cpu":
         weights, lse = softmax_with_lse(_logits(query, key, bias, scale))
         return weights @ _repeat(value, query), lse
+    if not _KNOWS_GROUPS:
+        key, value = _repeat(key, query), _repeat(value, query)
     output, lse = _fused(query, key, value, 0.0, False, attn_mask=bias, scale=scale)
     if bias is not None:
         lse = lse.masked_fill(bias.amax(dim=-1) == -math.inf, -math.inf)
@@ -60,9 +64,7 @@ def backward(
     """Gradients of query, key and value from one tile; output and lse are those of the whole rows."""
     lse = lse.masked_fill(lse == -math.inf, math.inf)  # exp(−∞ − ∞) = 0: an empty row has no gradient
     if query.device.type == "cpu" and grad_lse is None and not torch.is_grad_enabled():
-        arguments = (grad_output, query, key, value, output, lse, 0.0, False)
-        grads: tuple[Tensor, Tensor, Tensor] = _fused_backward(*arguments, attn_mask=bias, scale=scale)
-        return grads
+        return _backward(grad_output, query, key, value, output, lse, bias, scale)
     weights = torch.exp(_logits(query, key, bias, scale) - lse[..., None])  # (n, h, q, k)
     delta = (grad_output * output).sum(dim=-1)
     delta = delta if grad_lse is None else delta - grad_lse
@@ -72,6 +74,28 @@ def backward(
         _sum_groups(grad_logits.mT @ query, key),
         _sum_groups(weights.mT @ grad_output, value),
     )
+
+
+def _backward(
+    grad_output: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    lse: Tensor,
+    bias: Tensor | None,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients by the fused kernel."""
+    keys, values = key, value
+    if not _KNOWS_GROUPS:
+        keys, values = _repeat(key, query), _repeat(value, query)
+    grads: tuple[Tensor, Tensor, Tensor] = _fused_backward(
+        grad_output, query, keys, values, output, lse, 0.0, False, attn_mask=bias, scale=scale
+    )
+    if keys is key:
+        return grads
+    return grads[0], _sum_groups(grads[1], key), _sum_groups(grads[2], value)
 
 
 def merge_into(

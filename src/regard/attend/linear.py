@@ -158,7 +158,8 @@ def _segment(
 def _chunks(x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b chunks chunk d"]:
     """Cut into chunks, the last one filled up with zeros."""
     tail = -x.shape[-2] % CHUNK
-    x = F.pad(x, (0, 0, 0, tail)) if tail else x
+    if tail:  # no F.pad: before PyTorch 2.7 it refuses tensors without channels
+        x = torch.cat([x, x.new_zeros(*x.shape[:-2], tail, x.shape[-1])], dim=-2)
     return x.reshape(*x.shape[:-2], x.shape[-2] // CHUNK, CHUNK, x.shape[-1])
 
 

@@ -60,7 +60,19 @@ def _channels_last(x: Float[Tensor, "b h n d"], channels: int) -> Float[Tensor, 
     return x if x.stride(3) == 1 else x.contiguous()
 
 
-@torch.library.custom_op("regard::patterned", mutates_args=())
+# PyTorch 2.6 does not read the signatures themselves where a list is among the arguments.
+_FORWARD = (
+    "(Tensor query, Tensor key, Tensor value, Tensor? key_mask, Tensor? block_mask,"
+    " int[] numbers, float scale) -> (Tensor, Tensor)"
+)
+_BACKWARD = (
+    "(Tensor grad_output, Tensor? grad_lse, Tensor query, Tensor key, Tensor value, Tensor output,"
+    " Tensor lse, Tensor? key_mask, Tensor? block_mask,"
+    " int[] numbers, float scale) -> (Tensor, Tensor, Tensor)"
+)
+
+
+@torch.library.custom_op("regard::patterned", mutates_args=(), schema=_FORWARD)
 def _forward(
     query: Tensor,
     key: Tensor,
@@ -73,7 +85,7 @@ def _forward(
     return _pattern(query, key, block_mask, numbers).attend(query, key, value, key_mask, scale)
 
 
-@torch.library.custom_op("regard::patterned_backward", mutates_args=())
+@torch.library.custom_op("regard::patterned_backward", mutates_args=(), schema=_BACKWARD)
 def _backward(
     grad_output: Tensor,
     grad_lse: Tensor | None,
@@ -88,6 +100,7 @@ def _backward(
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     pattern = _pattern(query, key, block_mask, numbers)
+    grad_output = _channels_last(grad_output, grad_output.shape[3])
     return pattern.attend_backward(grad_output, grad_lse, query, key, value, output, lse, key_mask, scale)
 
 
@@ -119,8 +132,16 @@ class _Patterned(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
-        result: tuple[Tensor, Tensor] = _forward(*inputs)
+    def forward(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor | None,
+        block_mask: Tensor | None,
+        numbers: list[int],
+        scale: float,
+    ) -> tuple[Tensor, Tensor]:
+        result: tuple[Tensor, Tensor] = _forward(query, key, value, key_mask, block_mask, numbers, scale)
         return result
 
     @staticmethod
@@ -133,7 +154,6 @@ class _Patterned(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor | None, grad_lse: Tensor | None) -> Any:
         query, key, value, output, lse, key_mask, block_mask = ctx.saved_tensors
         given = torch.zeros_like(output) if grad_output is None else grad_output
-        given = given if given.stride(3) == 1 else given.contiguous()
         arguments = (given, grad_lse, query, key, value, output, lse, key_mask)
         if torch.is_grad_enabled():  # to be differentiated again
             grads = _pattern(query, key, block_mask, ctx.numbers).attend_backward(*arguments, ctx.scale)

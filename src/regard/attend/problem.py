@@ -7,7 +7,8 @@ whatever remains is evaluated rectangle by rectangle. Nothing here reads the con
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 Sides = tuple[int | None, int | None]
 
 
-class Problem(NamedTuple):
+@dataclass(eq=False)
+class Problem:
     """Everything that determines an attention."""
 
     query: Float[Tensor, "b h q d"]
@@ -40,6 +42,10 @@ class Problem(NamedTuple):
     dropout_p: float  # 0 unless training
     weights: bool  # wanted
     lse: bool  # wanted
+
+    def but(self, **changes: Any) -> Problem:
+        """The same with these changes."""
+        return Problem(**{name: changes.get(name, getattr(self, name)) for name in _FIELDS})
 
     @property
     def group(self) -> int:
@@ -93,6 +99,9 @@ class Problem(NamedTuple):
         return allowed
 
 
+_FIELDS = tuple(field.name for field in fields(Problem))
+
+
 def simplify(problem: Problem) -> Problem:
     """The same problem with its rules taken apart, and without what forbids nothing or is never seen."""
     if isinstance(problem.mask, Mask):
@@ -100,7 +109,7 @@ def simplify(problem: Problem) -> Problem:
     if problem.window is not None:
         problem = _narrow(problem, problem.window)
     if problem.causal and problem.query.shape[2] == 1:  # the one query lies on the last key
-        return problem._replace(causal=problem.key.shape[2] == 0)
+        return problem.but(causal=problem.key.shape[2] == 0)
     return problem
 
 
@@ -115,29 +124,29 @@ def _take_apart(p: Problem, mask: Mask) -> Problem:
             causal = True
         elif isinstance(rule, Window):
             window = _narrower(window or (None, None), (rule.left, rule.right))
-        elif isinstance(rule, KeyMask | Padding):
+        elif isinstance(rule, (KeyMask, Padding)):
             padding = rule.tile(slice(0, 1), slice(0, shape[3]), lengths, device)[:, 0, 0]
             check_key_mask(padding, shape[0], shape[3])
             key_mask = padding if key_mask is None else key_mask & padding
         else:
             rest = rule if rest is None else rest & rule
     if not isinstance(rest, Dense):
-        return p._replace(causal=causal, window=window, key_mask=key_mask, mask=rest)
+        return p.but(causal=causal, window=window, key_mask=key_mask, mask=rest)
     check_mask(rest.tensor, shape)
-    return p._replace(causal=causal, window=window, key_mask=key_mask, mask=rest.tensor.to(device))
+    return p.but(causal=causal, window=window, key_mask=key_mask, mask=rest.tensor.to(device))
 
 
 def _narrow(p: Problem, window: Sides) -> Problem:
     """The window with what it shares with causality, and without the keys before all windows."""
     left, right = window
     if p.causal:
-        p, right = p._replace(causal=False), 0
+        p, right = p.but(causal=False), 0
     if torch.compiler.is_compiling():  # lengths are symbols: a comparison would tie the graph to its outcome
-        return p._replace(window=(left, right))
+        return p.but(window=(left, right))
     queries, keys = p.query.shape[2], p.key.shape[2]
     before = 0 if left is None else keys - queries - left
     if before > 0 and not p.weights and not isinstance(p.mask, Mask):
-        p = p._replace(
+        p = p.but(
             key=p.key[:, :, before:],
             value=p.value[:, :, before:],
             key_mask=None if p.key_mask is None else p.key_mask[:, before:],
@@ -150,8 +159,8 @@ def _narrow(p: Problem, window: Sides) -> Problem:
     if right is not None and right >= max(queries, keys) - 1:
         right = None
     if left is None and right in (None, 0):
-        return p._replace(window=None, causal=right == 0)
-    return p._replace(window=(left, right))
+        return p.but(window=None, causal=right == 0)
+    return p.but(window=(left, right))
 
 
 def _columns(x: Tensor, start: int) -> Tensor:
@@ -186,4 +195,4 @@ def transformed() -> bool:
     return _functorch_level() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
-_functorch_level = torch._C._functorch.peek_interpreter_stack
+_functorch_level = torch._C._functorch.maybe_current_level

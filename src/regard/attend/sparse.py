@@ -98,7 +98,7 @@ def _check_block_mask(block_mask: Tensor, heads: tuple[int, ...], blocks: tuple[
         )
     shape, full = tuple(block_mask.shape), (*heads, *blocks)
     fits = 2 <= len(shape) <= 4 and shape[-2:] == blocks
-    if not fits or any(size not in (1, n) for size, n in zip(shape[-3::-1], full[-3::-1], strict=False)):
+    if not fits or any(size not in (1, n) for size, n in zip(shape, full[-len(shape) :], strict=True)):
         raise InvalidArgument(
             f"block_mask must have the shape {blocks}, with heads or batch and heads in front; got {shape}."
         )
