@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from regard.attend import pytorch
 from regard.attend.lse import softmax_with_lse
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
 
 # Before, the kernel takes shared key heads for as many as there are query heads, and reads beyond them.
-_KNOWS_GROUPS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 9)
+_KNOWS_GROUPS = pytorch.VERSION >= (2, 9)
 _fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _fused_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from regard.attend import pytorch
 from regard.attend.checks import check_key_mask, check_mask
 from regard.attend.mask import And, Mask
 from regard.attend.mask_rules import Causal, Dense, KeyMask, Padding, Window
@@ -195,4 +196,9 @@ def transformed() -> bool:
     return _functorch_level() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
-_functorch_level = torch._C._functorch.maybe_current_level
+# torch.compile follows the first one only of late; the second costs it graphs where it follows both.
+_functorch_level = (
+    torch._C._functorch.peek_interpreter_stack
+    if pytorch.VERSION >= (2, 13)
+    else torch._C._functorch.maybe_current_level
+)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.record import store
+from regard.record.dtypes import bytes_of
 from regard.record.journal import Laid, opening, padding, view
 from regard.record.shelf import nbytes
 
@@ -68,7 +69,7 @@ class Appended:
         """Write the numbers of a tensor at the end, filled up to the next aligned byte."""
         start = self.end
         for piece in _pieces(tensor.detach()):
-            self.append(piece.view(torch.uint8).numpy().data)
+            self.append(bytes_of(piece))
         self.append(bytes(padding(self.end)))
         return start
 

@@ -1,8 +1,9 @@
-"""Number types by the names that safetensors gives them."""
+"""Number types by the names that safetensors gives them, and numbers as the bytes that it writes."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 DTYPES = {
     torch.float64: "F64",
@@ -15,3 +16,9 @@ DTYPES = {
     torch.bool: "BOOL",
 }
 TYPES = {name: dtype for dtype, name in DTYPES.items()}
+
+
+def bytes_of(flat: Tensor) -> memoryview:
+    """The bytes of a tensor with one axis, in main memory."""
+    whole = flat.contiguous()  # may have any stride if it is of one number, which PyTorch 2.6 minds
+    return whole.as_strided(whole.shape, (1,)).view(torch.uint8).numpy().data

@@ -20,11 +20,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 
 from regard.errors import DamagedFile, InvalidArgument, OutputError, RecordingError, RegardError
-from regard.record.dtypes import DTYPES
+from regard.record.dtypes import DTYPES, bytes_of
 from regard.record.header import FORMAT, VERSION, from_header, to_header, version_of
 from regard.record.journal import PARTIAL, Laid, padding
 from regard.record.recording import Recording
@@ -56,7 +55,7 @@ def save(recording: Recording, path: str | PathLike[str]) -> None:
             out.write(len(head).to_bytes(8, "little") + head)
             for name in order:
                 whole = tensors[name].detach().cpu().contiguous().reshape(-1)
-                out.write(whole.view(torch.uint8).numpy().data)
+                out.write(bytes_of(whole))
             out.flush()
             os.fsync(out.fileno())
         rename(beside, target, path)
