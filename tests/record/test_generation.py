@@ -20,7 +20,8 @@ from transformers import (
 
 import regard
 from regard.errors import InvalidArgument, NothingToRecord, UnfaithfulRecording
-from regard.record import stitch
+from regard.record import course, stitch
+from regard.record import recorder as recorder_file
 from regard.record.generation import Position
 from regard.show.payload import payload
 
@@ -257,17 +258,19 @@ def test_rows_before_a_recorder_came_are_empty() -> None:
     assert "The first 6 rows are empty" in " ".join(recorder.recording.provenance.notes)
 
 
-def test_only_new_keys_are_kept_of_a_step() -> None:
+def test_only_new_keys_are_kept_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     model = llama()
     kept: list[int] = []
 
-    class Counting(regard.Recorder):
+    class Counting(course.Course):
         def end_generation(self, *args: Any) -> None:
-            (run,) = self._runs
+            (run,) = self.runs
+            assert run.chain is not None
             kept.extend(h.key.untyped_storage().nbytes() for s in run.chain.steps for h in s.heard)
             super().end_generation(*args)
 
-    with Counting(model):
+    monkeypatch.setattr(recorder_file, "Course", Counting)
+    with regard.Recorder(model):
         model.generate(prompt(), max_new_tokens=30, do_sample=False, eos_token_id=None)
     assert sum(kept) == 3 * (9 + 29) * 2 * 8 * 4  # layers × tokens × key heads × channels × bytes
 

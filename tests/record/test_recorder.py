@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -211,7 +212,7 @@ def test_queries_changed_after_use_are_refused(tiny_bert: Any) -> None:
 
     def spoil(module: Any, args: Any, output: Any) -> None:
         changed.append(True)
-        recorder._runs[-1].heard[0].query.mul_(2)
+        recorder._course.runs[-1].heard[0].query.mul_(2)
 
     tiny_bert.encoder.layer[0].register_forward_hook(spoil)
     with (
@@ -243,3 +244,12 @@ def test_no_rows_means_no_proof_and_says_so(tiny_bert: Any) -> None:
     assert recording.proof.rows == 0
     assert recording.proof.max_error != recording.proof.max_error
     assert "Not checked" in recording.proof.note
+
+
+def test_a_recorder_is_free_when_nobody_holds_it(tiny_bert: Any) -> None:
+    with torch.no_grad(), regard.Recorder(tiny_bert) as recorder:
+        tiny_bert(torch.arange(2, 8)[None])
+    assert recorder.recording.layers == (0, 1, 2)
+    alive = weakref.ref(recorder)
+    del recorder
+    assert alive() is None

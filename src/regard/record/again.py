@@ -29,6 +29,7 @@ from regard.record.generation import Chain
 from regard.record.origin import Origin
 from regard.record.recording import Recording
 from regard.record.sequences import Prepared
+from regard.record.structure import Structure
 from regard.words import say
 
 _local = threading.local()
@@ -72,7 +73,13 @@ def ask(subject: Subject, run: Run, prepared: Prepared | None, sequence: int) ->
         if decoding and len(run.chain.steps) * inputs["input_ids"].shape[1] > 1:
             raise NothingToRecord(_why(subject.model, "errors.again_not_causal"))
     _compare(subject.model, run, result, inputs)
-    return join(Origin.of(subject), parts, inputs, prepared, notes=(say("notes.asked_again"),))
+    return join(
+        Origin.of(subject, Structure.of(subject.model)),
+        parts,
+        inputs,
+        prepared,
+        notes=(say("notes.asked_again"),),
+    )
 
 
 def read(recorder: Any, run: Run, sequence: int) -> Recording:

@@ -361,8 +361,10 @@ def _fast_path(origin: Origin, sites: list[Site]) -> tuple[str, ...]:
 
 def _unseen(origin: Origin, seen: list[str]) -> tuple[str, ...]:
     """Sentences on what was not seen of the model."""
-    module = origin.module
-    return () if module is None else unseen(module, [module.get_submodule(name) for name in seen]).notes()
+    module, structure = origin.module, origin.structure
+    if module is None or (structure is not None and structure.is_seen(seen)):
+        return ()
+    return unseen(module, [module.get_submodule(name) for name in seen]).notes()
 
 
 def _late(parts: list[Part]) -> tuple[str, ...]:

@@ -109,6 +109,8 @@ def check(model: str, names: Sequence[str], kinds: Sequence[str], left_out: Sequ
 
     `names` and `kinds` are those of the attentions that were kept.
     """
+    if not left_out:
+        return
     groups = Counter(_group(name, kind) for name, kind in zip(names, kinds, strict=True))
     groups.update(_group(one.name, one.kind) for one in left_out)
     several: dict[tuple[str, bool], bool] = defaultdict(bool)

@@ -20,7 +20,7 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
@@ -32,12 +32,14 @@ from regard.attend import attention as ours  # before any block: what it tries o
 from regard.record import interface
 from regard.record.call import Call, NotUnderstood
 from regard.record.listener import CallListener
+from regard.record.structure import Structure
 from regard.words import say
 
 Function = Callable[..., Any]
 
 _MODULE_CALL: CodeType = nn.Module._call_impl.__code__
 _NAMES = ("scaled_dot_product_attention", "multi_head_attention_forward", "attention")
+_USUAL = frozenset(vars(nn.Module()))  # attributes that every module has
 _FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 _lock = threading.RLock()
@@ -47,18 +49,18 @@ _wrappers: dict[int, Function] = {}  # id of an original -> its wrapper
 _seen: dict[int, Any] = {}  # Python modules that have been looked through
 _last_look: tuple[int, str] | None = None  # how many modules there were, and the newest
 _places: list[tuple[dict[str, Any], str]] = []  # where in them the functions' names were found
+_plain: set[tuple[type, int]] = set()  # torch's own small modules, by class and number of attributes
 _fast_path_before: bool | None = None
 _local = threading.local()
 
 
-def listen(listener: CallListener, modules: Iterable[nn.Module]) -> None:
-    """Let `listener` hear of the calls of its model, which has these `modules`, from now on."""
+def listen(listener: CallListener, structure: Structure) -> None:
+    """Let `listener` hear of the calls of its model, which is made so, from now on."""
     global _listeners
-    modules = list(modules)
     with _lock:
         _listeners = (*_listeners, listener)
-        _bind_everywhere(modules)
-        _switch_off_fast_path(modules)
+        _bind_everywhere(structure)
+        _switch_off_fast_path(structure)
 
 
 def leave(listener: CallListener) -> None:
@@ -77,13 +79,13 @@ def leave(listener: CallListener) -> None:
             _fast_path_before = None
 
 
-def has_fast_path(modules: Iterable[nn.Module]) -> bool:
+def has_fast_path(structure: Structure) -> bool:
     """Whether some module would call a kernel that does the projections as well."""
-    return any(isinstance(module, _FUSED) for module in modules)
+    return structure.has(*_FUSED)
 
 
-def _bind_everywhere(modules: list[nn.Module]) -> None:
-    """Bind wrappers in Python modules by the functions' names, and around `modules` by whatever name."""
+def _bind_everywhere(structure: Structure) -> None:
+    """Bind wrappers in Python modules by the functions' names, and around a model's by whatever name."""
     if not _wrappers:
         _wrap(F.scaled_dot_product_attention, _watched_sdpa)
         _wrap(F.multi_head_attention_forward, _watched_multi_head)
@@ -94,10 +96,23 @@ def _bind_everywhere(modules: list[nn.Module]) -> None:
             _places.extend((place, name) for name in _NAMES if id(place.get(name)) in _wrappers)
     for place, name in _places:
         _bind(place, name)
-    for defining in {type(module).__module__ for module in modules} | {"__main__", "regard"}:
-        _bind_in(vars(sys.modules.get(defining, sys)))
-    for module in modules:
-        _bind_in(vars(module))
+    defining = {kind.__module__ for kind in structure.types if not _is_torchs_own(kind)}
+    for name in defining | {"__main__", "regard"}:
+        _bind_in(vars(sys.modules.get(name, sys)))
+    _bind_in_modules(structure.modules)
+
+
+def _bind_in_modules(modules: list[nn.Module]) -> None:
+    """Bind wrappers to whatever attributes of these modules hold the functions."""
+    looks = [(module, (type(module), len(vars(module)))) for module in modules]
+    fresh = [(module, look) for module, look in looks if look not in _plain]
+    # To look at a value brings it into the processor's cache, to look at a name mostly does not.
+    held = (id(at[name]) for at in (vars(module) for module, _ in fresh) for name in at if name not in _USUAL)
+    if not _wrappers.keys().isdisjoint(held):
+        for module, _ in fresh:
+            _bind_in(vars(module))
+    elif len(_listeners) == 1:  # else functions may be bound already
+        _plain.update(look for module, look in fresh if not module._modules and _is_torchs_own(look[0]))
 
 
 def _unseen_python_modules() -> list[Any]:
@@ -112,6 +127,11 @@ def _unseen_python_modules() -> list[Any]:
     return fresh
 
 
+def _is_torchs_own(kind: type) -> bool:
+    """Whether a class of modules comes with torch.nn, where the functions have their usual names."""
+    return kind.__module__.startswith("torch.nn.modules.")
+
+
 def _bind_in(place: dict[str, Any]) -> None:
     """Bind wrappers to whatever names hold the functions."""
     if _wrappers.keys().isdisjoint(map(id, place.values())):  # nearly always
@@ -121,7 +141,12 @@ def _bind_in(place: dict[str, Any]) -> None:
 
 
 def _wrap(original: Function, watched: Callable[[Function], Function]) -> None:
-    _wrappers[id(original)] = functools.wraps(original)(watched(original))
+    _wrappers[id(original)] = _wrapper_of(original, watched)
+
+
+@functools.lru_cache(maxsize=8)
+def _wrapper_of(original: Function, watched: Callable[[Function], Function]) -> Function:
+    return functools.wraps(original)(watched(original))
 
 
 def _bind(place: dict[str, Any], name: str) -> None:
@@ -132,9 +157,9 @@ def _bind(place: dict[str, Any], name: str) -> None:
         place[name] = wrapper
 
 
-def _switch_off_fast_path(modules: list[nn.Module]) -> None:
+def _switch_off_fast_path(structure: Structure) -> None:
     global _fast_path_before
-    if _fast_path_before is None and has_fast_path(modules):
+    if _fast_path_before is None and has_fast_path(structure):
         _fast_path_before = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
 

@@ -38,6 +38,7 @@ _lock = threading.Lock()
 _local = threading.local()
 _listeners: tuple[Listener, ...] = ()  # replaced, never changed, so that it is read without the lock
 _originals: dict[str, Any] = {}
+_wrapped: dict[tuple[Function, str], Function] = {}  # so that a call finds the wrapper that is there already
 
 
 def listen(listener: Listener) -> None:
@@ -99,12 +100,19 @@ def _restore() -> None:
         else:
             setattr(AttentionInterface, name, original)
     _originals.clear()
+    _wrapped.clear()
 
 
 def _watched(function: Function, kernel: str) -> Function:
     """`function`, telling the listeners about every call of a module that they watch."""
-    if hasattr(function, "regard_watches"):
-        return function
+    known = _wrapped.get((function, kernel))
+    if known is None:
+        known = function if hasattr(function, "regard_watches") else _wrapper_of(function, kernel)
+        _wrapped[function, kernel] = known
+    return known
+
+
+def _wrapper_of(function: Function, kernel: str) -> Function:
 
     @functools.wraps(function)
     def watched(*args: Any, **kwargs: Any) -> Any:

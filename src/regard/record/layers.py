@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from torch import nn
 
 _NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 _CROSS = re.compile(r"cross|encdec|encoder_attn|encoder_decoder", re.IGNORECASE)
+
+_NAMES = 1 << 13  # that are remembered, with what they say
 
 
 def numbers_of(names: Sequence[str], kinds: Sequence[str]) -> list[int]:
@@ -63,11 +66,17 @@ def names_of_calls(
 def kind_of(module: nn.Module, name: str, causal: bool) -> str:
     """ "cross" when the module says so in its attributes or name; else "causal" or "self"."""
     says = getattr(module, "is_cross_attention", None)
-    if says or (says is None and _CROSS.search(f"{name} {type(module).__name__}")):
+    if says or (says is None and _is_called_cross(f"{name} {type(module).__name__}")):
         return "cross"
     return "causal" if causal else "self"
 
 
+@lru_cache(_NAMES)
+def _is_called_cross(name: str) -> bool:
+    return _CROSS.search(name) is not None
+
+
+@lru_cache(_NAMES)
 def stack_of(name: str) -> tuple[str, int | None]:
     """The name up to its first number, and that number."""
     found = _NUMBER.search(name)

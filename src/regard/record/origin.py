@@ -11,10 +11,10 @@ from torch import nn
 from regard.models.loading import Subject
 from regard.record import intercept
 from regard.record.layers import places_of
-from regard.record.watch import is_compiled
+from regard.record.structure import Structure
 from regard.words import say
 
-_ALIVE = ("module", "tokenizer")  # what a file cannot hold
+_ALIVE = ("module", "tokenizer", "structure")  # what no file can hold
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,11 @@ class Origin:
     module: nn.Module | None = None
     tokenizer: Any = None
     places: Mapping[str, Sequence[str]] | None = None  # of modules, when there is no `module`
+    structure: Structure | None = None
 
     @classmethod
-    def of(cls, subject: Subject) -> Self:
-        """What is known of `subject`."""
+    def of(cls, subject: Subject, structure: Structure) -> Self:
+        """What is known of `subject`, whose model is made so."""
         model = subject.model
         return cls(
             name=subject.name,
@@ -42,10 +43,11 @@ class Origin:
             source=subject.source,
             licence=subject.licence,
             encoder_decoder=bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False)),
-            fused=intercept.has_fast_path(model.modules()),
-            notes=(say("notes.compiled"),) if is_compiled(model) else (),
+            fused=intercept.has_fast_path(structure),
+            notes=(say("notes.compiled"),) if structure.compiled else (),
             module=model,
             tokenizer=subject.tokenizer,
+            structure=structure,
         )
 
     def facts(self) -> dict[str, Any]:

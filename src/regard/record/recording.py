@@ -60,7 +60,7 @@ class Provenance:
 class Axis:
     """The tokens along one axis of the sites, item by item, and where in the padded tensors they stand."""
 
-    tokens: tuple[Tokens, ...]
+    tokens: Sequence[Tokens]
     spans: tuple[range, ...]
     written: tuple[int | None, ...] = ()  # of each item the first token that the model wrote itself
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from regard.errors import NothingToRecord
+from regard.models.loading import Subject
+from regard.record import again, returned
 from regard.record.assemble import Part, Run, join, parts_of
 from regard.record.choosing import LeftOut, check
 from regard.record.keeping import Keep
@@ -14,6 +16,8 @@ from regard.record.recording import Recording
 from regard.record.sequences import TARGET, TEXT, Prepared
 from regard.record.shelf import Shelf
 from regard.record.stitch import choose, inputs_of, prompt_length, stitch
+from regard.record.unseen import has_attention
+from regard.words import say
 
 
 def recordings_of(
@@ -66,6 +70,23 @@ def recordings_of(
         made = marked(made, first, encoder_decoder=origin.encoder_decoder)
         parts.clear()  # from here on only the recording holds the tensors: sites give theirs up in turn
         yield keep.of(made, without)
+
+
+def asked(
+    subject: Subject, runs: Sequence[Run], prepared: Prepared | None, sequence: int, keep: Keep
+) -> Iterator[Recording]:
+    """The recordings of runs in which nothing was heard: the model is asked for its weights."""
+    model, whole_runs = subject.model, [run for run in runs if not run.apart]
+    if not whole_runs or not returned.can_be_asked(model):
+        key = "errors.nothing_to_record" if has_attention(model) else "errors.no_attention"
+        raise NothingToRecord(say(key, model=type(model).__name__))
+    decodes = bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))
+    for run in whole_runs:
+        whole = again.ask(subject, run, prepared, sequence)
+        first = 0
+        if run.chain is not None and run.chain.returned is not None:
+            first = prompt_length(run.chain, decodes)
+        yield keep.of(marked(whole, first, encoder_decoder=decodes))
 
 
 def marked(recording: Recording, first: int, *, encoder_decoder: bool) -> Recording:

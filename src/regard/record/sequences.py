@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from regard.record.described import Described
 from regard.record.patches import patches_of
 from regard.record.recording import Axis
-from regard.record.tokens import Tokens, describe, numbered
+from regard.record.tokens import describe, numbered
 
 if TYPE_CHECKING:
     from jaxtyping import Bool
@@ -90,7 +92,7 @@ class Sequences:
         return queries, self._name(key, IMAGE if crosses_to_image else read)
 
     def _read_by_queries(self, site: str, kind: str) -> str | None:
-        if _NO_TEXT.search(site):
+        if reads_no_text(site):
             return None
         decodes = kind in ("causal", "cross") or "decoder" in site.lower()
         return TARGET if self._encoder_decoder and decodes else TEXT
@@ -98,7 +100,7 @@ class Sequences:
     def _read_by_keys(self, site: str, kind: str) -> str | None:
         if kind != "cross":
             return self._read_by_queries(site, kind)
-        return TEXT if self._encoder_decoder and not _NO_TEXT.search(site) else None
+        return TEXT if self._encoder_decoder and not reads_no_text(site) else None
 
     def _pictured(self, query: Tensor, site: str, kind: str) -> str | None:
         """The name of the axis of patches, where the queries of a site are these."""
@@ -130,6 +132,7 @@ class Sequences:
         self._shapes[name] = shape
 
 
+@lru_cache(1 << 13)
 def reads_no_text(site: str) -> bool:
     """Whether a site belongs to a stack that reads images or sound, by its name."""
     return _NO_TEXT.search(site) is not None
@@ -149,9 +152,8 @@ def _axis_of(ids: Tensor, kept: Tensor | None, segments: Tensor | None, tokenize
     given = kept is not None and kept.shape == ids.shape
     spans = spans_of(kept.bool() if given and kept is not None else torch.ones_like(ids, dtype=torch.bool))
     same = segments is not None and segments.shape == ids.shape
-    tokens: list[Tokens] = []
-    for item, span in enumerate(spans):
-        own = slice(span.start, span.stop)
-        marks = segments[item, own].tolist() if same and segments is not None else None
-        tokens.append(describe(ids[item, own].tolist(), tokenizer, segments=marks))
-    return Axis(tuple(tokens), spans)
+    rows: list[list[int]] = ids.tolist()
+    marks: list[list[int]] | None = segments.tolist() if same and segments is not None else None
+    own = [row[span.start : span.stop] for row, span in zip(rows, spans, strict=True)]
+    of = [None if marks is None else marks[i][span.start : span.stop] for i, span in enumerate(spans)]
+    return Axis(Described(own, tokenizer, of), spans)

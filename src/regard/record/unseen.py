@@ -50,7 +50,7 @@ def unseen(model: nn.Module, seen: Iterable[nn.Module]) -> Unseen:
             continue
         visited.add(id(module))
         if id(module) not in holding:
-            if _is_attention(type(module).__name__):
+            if is_called_attention(type(module).__name__):
                 attentions.append((name, type(module).__name__))
                 continue
         elif isinstance(module, nn.ModuleList) and not inside:
@@ -63,24 +63,25 @@ def unseen(model: nn.Module, seen: Iterable[nn.Module]) -> Unseen:
                 layers.extend((numbers[id(layer)], _mixer(layer, ours)) for layer in without)
         for child, part in reversed(module._modules.items()):
             # Most modules are small parts such as a projection: not worth a name.
-            if part is not None and (part._modules or _is_attention(type(part).__name__)):
+            if part is not None and (part._modules or is_called_attention(type(part).__name__)):
                 ahead.append((_below(name, child), part, inside))
     return Unseen(tuple(layers), tuple(attentions))
 
 
 def count_attentions(model: nn.Module) -> int:
     """How many modules are called attention by their class and hold no other such module."""
-    named = [module for module in model.modules() if _is_attention(type(module).__name__)]
+    named = [module for module in model.modules() if is_called_attention(type(module).__name__)]
     return sum(not any(has_attention(part) for part in module.children()) for module in named)
 
 
 def has_attention(model: nn.Module) -> bool:
     """Whether a module of the model is called attention by its class."""
-    return any(_is_attention(type(module).__name__) for module in model.modules())
+    return any(is_called_attention(type(module).__name__) for module in model.modules())
 
 
 @cache
-def _is_attention(class_name: str) -> bool:
+def is_called_attention(class_name: str) -> bool:
+    """Whether a class of modules calls itself an attention."""
     return _ATTENTION.search(class_name) is not None
 
 

@@ -41,8 +41,11 @@ class RunListener(Protocol):
         ...
 
 
-def watch(model: nn.Module, listener: RunListener, stack: ExitStack) -> None:
-    """Tell `listener` of the calls of `model` until `stack` is closed."""
+def watch(model: nn.Module, listener: RunListener, stack: ExitStack, *, compiled: bool) -> None:
+    """Tell `listener` of the calls of `model` until `stack` is closed.
+
+    A compiled model runs as it is written: what was compiled calls no function that could be watched.
+    """
 
     def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if listener.watches(module):
@@ -61,7 +64,8 @@ def watch(model: nn.Module, listener: RunListener, stack: ExitStack) -> None:
         stack.enter_context(
             covered(model, "generate", lambda original: _generating(model, original, listener))
         )
-    stack.enter_context(_eagerly(model))
+    if compiled:
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
 
 
 @contextmanager
@@ -137,48 +141,3 @@ def _ends(model: nn.Module, given: dict[str, Any]) -> tuple[int, ...]:
     if stated is None:
         return ()
     return tuple(int(i) for i in stated) if isinstance(stated, list | tuple | Tensor) else (int(stated),)
-
-
-@contextmanager
-def _eagerly(model: nn.Module) -> Iterator[None]:
-    """A compiled model runs as it is written: what was compiled calls no function that could be watched."""
-    if not is_compiled(model):
-        yield
-        return
-    with torch.compiler.set_stance("force_eager"):
-        yield
-
-
-def is_compiled(model: nn.Module) -> bool:
-    """Whether `torch.compile` was applied to the model or to a part of it."""
-    return any(
-        module._compiled_call_impl is not None or "_orig_mod" in module._modules
-        for module in modules_of(model)
-    )
-
-
-def modules_of(model: nn.Module) -> list[nn.Module]:
-    """The model and all that it is made of, as its `modules()`, without the cost of names."""
-    found: dict[int, nn.Module] = {}
-    ahead = [model]
-    while ahead:
-        module = ahead.pop()
-        if id(module) not in found:
-            found[id(module)] = module
-            ahead.extend(part for part in module._modules.values() if part is not None)
-    return list(found.values())
-
-
-def names_of(model: nn.Module) -> dict[int, str]:
-    """Qualified names by identity: what named_modules says, in a quarter of its time."""
-    names: dict[int, str] = {}
-    ahead = [("", model)]
-    while ahead:
-        name, module = ahead.pop()
-        if id(module) in names:
-            continue
-        names[id(module)] = name
-        prefix = f"{name}." if name else ""
-        children = [(prefix + child, part) for child, part in module._modules.items() if part is not None]
-        ahead.extend(reversed(children))
-    return names
