@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from regard.errors import InvalidArgument, NothingToRecord, UnfaithfulRecording
 from regard.models.loading import Subject
 from regard.record import proof, returned
-from regard.record.assemble import Run, join
+from regard.record.assemble import join
 from regard.record.generation import Chain
+from regard.record.heard import Run
 from regard.record.origin import Origin
 from regard.record.recording import Recording
 from regard.record.sequences import Prepared

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.record import again, returned, watch
-from regard.record.assemble import Run
 from regard.record.choosing import Calls, Choice
 from regard.record.generation import Chain, cache_in, cached_tokens
+from regard.record.heard import Run
 from regard.record.progress import Count
 from regard.record.sequences import Prepared
 from regard.record.shelf import Shelf

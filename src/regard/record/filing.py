@@ -26,10 +26,10 @@ from regard.attend.mask import Mask
 from regard.errors import UnfaithfulRecording
 from regard.record import store
 from regard.record.appended import Appended
-from regard.record.assemble import Heard, Run, prove, versions_of
 from regard.record.choosing import LeftOut
 from regard.record.dtypes import DTYPES
 from regard.record.header import axis_out, proof_out, to_header
+from regard.record.heard import Heard, Run, prove, versions_of
 from regard.record.journal import Laid, pack
 from regard.record.keeping import Keep
 from regard.record.origin import Origin

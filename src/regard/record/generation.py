@@ -31,8 +31,8 @@ from regard.words import say
 if TYPE_CHECKING:
     from jaxtyping import Int
 
-    from regard.record.assemble import Heard
     from regard.record.call import Call
+    from regard.record.heard import Heard
 
 
 @dataclass(frozen=True)

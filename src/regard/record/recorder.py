@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from regard.errors import InvalidArgument, NothingToRecord
 from regard.models.loading import Subject
 from regard.record import again, intercept, interface, proof, watch
-from regard.record.assemble import Heard, Run
 from regard.record.call import Call, NotUnderstood, understand
 from regard.record.choosing import Choice
 from regard.record.course import Course
 from regard.record.filing import FileShelf
+from regard.record.heard import Heard, Run
 from regard.record.keeping import Form, Keep
 from regard.record.layers import kind_of
 from regard.record.media import subject_of

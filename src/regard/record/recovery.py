@@ -18,11 +18,11 @@ from torch import Tensor
 from regard.attend import masks
 from regard.attend.mask import Mask
 from regard.errors import DamagedFile
-from regard.record.assemble import Heard, Run
 from regard.record.choosing import Calls, LeftOut
 from regard.record.generation import Chain, Position
 from regard.record.header import axis_in, from_header, proof_in, to_header
 from regard.record.heads import Cut
+from regard.record.heard import Heard, Run
 from regard.record.journal import records
 from regard.record.keeping import Keep
 from regard.record.origin import Origin

@@ -24,7 +24,8 @@ from regard.attend import masks
 from regard.errors import NothingToRecord, UnfaithfulRecording
 from regard.models.loading import Subject
 from regard.record import pieces, proof
-from regard.record.assemble import Heard, Part
+from regard.record.assemble import Part
+from regard.record.heard import Heard
 from regard.record.unseen import has_attention
 from regard.words import say
 

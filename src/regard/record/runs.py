@@ -8,8 +8,9 @@ from dataclasses import replace
 from regard.errors import NothingToRecord
 from regard.models.loading import Subject
 from regard.record import again, returned
-from regard.record.assemble import Part, Run, join, parts_of
+from regard.record.assemble import Part, join, parts_of
 from regard.record.choosing import LeftOut, check
+from regard.record.heard import Run
 from regard.record.keeping import Keep
 from regard.record.origin import Origin
 from regard.record.recording import Recording

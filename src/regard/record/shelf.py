@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from regard.record.assemble import Heard, Run
     from regard.record.choosing import LeftOut
+    from regard.record.heard import Heard, Run
     from regard.record.recording import Recording
     from regard.record.sequences import Prepared
 

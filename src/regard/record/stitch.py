@@ -18,8 +18,9 @@ from torch import Tensor
 
 from regard.attend import masks
 from regard.errors import InvalidArgument, NothingToRecord
-from regard.record.assemble import Heard, Part
+from regard.record.assemble import Part
 from regard.record.generation import Chain
+from regard.record.heard import Heard
 from regard.record.rule import rule_of
 from regard.record.shelf import Shelf
 from regard.words import say
