@@ -164,3 +164,11 @@ def test_two_threads_at_once_under_one_recorder_are_refused() -> None:
 
     with pytest.raises(InvalidArgument, match="a Recorder of its own"), Recorder(model, any_thread=True):
         at_once()
+
+
+def test_strided_queries_are_written_in_few_large_pieces_and_in_order() -> None:
+    queries = torch.randn(2, 9000, 3, 64).transpose(1, 2)  # as models hand them over
+    pieces = list(appended._pieces(queries))
+    assert torch.equal(torch.cat(pieces), queries.reshape(-1))
+    assert len(pieces) <= 2 * queries.numel() * 4 / appended._PIECE
+    assert max(piece.numel() * 4 for piece in pieces) <= appended._PIECE

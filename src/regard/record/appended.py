@@ -130,8 +130,11 @@ def _pieces(tensor: Tensor) -> Iterator[Tensor]:
             yield tensor.reshape(-1)
     elif nbytes(tensor) <= _PIECE or tensor.ndim == 0:
         yield tensor.cpu().contiguous().reshape(-1)
+    elif len(tensor) == 1:
+        yield from _pieces(tensor[0])
     else:
-        for part in tensor:
+        rows = max(1, _PIECE * len(tensor) // nbytes(tensor))
+        for part in tensor.split(rows):  # type: ignore[no-untyped-call]
             yield from _pieces(part)
 
 
