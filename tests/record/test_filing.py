@@ -23,25 +23,13 @@ from regard.errors import DamagedFile, InvalidArgument, OutputError, RecordingEr
 from regard.record import filing, store
 from regard.record.filing import FileShelf
 from regard.record.recorder import Recorder
-
-LLAMA: dict[str, Any] = {
-    "vocab_size": 61,
-    "hidden_size": 32,
-    "intermediate_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "initializer_range": 0.3,
-    "pad_token_id": 0,
-    "eos_token_id": None,
-    "bos_token_id": 1,
-}
+from sizes import DECODER
 
 
 @pytest.fixture(scope="module")
 def llama() -> Any:
     torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER)).eval()
 
 
 def t5(decoder_layers: int) -> Any:
@@ -256,7 +244,7 @@ def test_a_process_that_is_killed_leaves_what_was_complete(tmp_path: Path) -> No
     program = f"""
         import os, signal, torch, transformers, regard
         torch.manual_seed(0)
-        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{LLAMA!r})).eval()
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{DECODER!r})).eval()
         die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         model.model.layers[3].register_forward_pre_hook(die)
         regard.record(model, torch.arange(2, 40)[None], path={str(tmp_path / "a.regard")!r})
@@ -267,7 +255,7 @@ def test_a_process_that_is_killed_leaves_what_was_complete(tmp_path: Path) -> No
     rest = regard.open(tmp_path / "a.regard.partial")
     assert [site.layer for site in rest.sites] == [0, 1, 2]
     torch.manual_seed(0)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER)).eval()
     whole = regard.record(model, torch.arange(2, 40)[None])
     for layer in range(3):
         assert torch.equal(rest.weights(layer=layer), whole.weights(layer=layer))

@@ -20,19 +20,8 @@ import regard
 from regard.errors import DamagedFile, RegardError
 from regard.record import appended
 from regard.record.recorder import Recorder
+from sizes import DECODER
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 61,
-    "hidden_size": 32,
-    "intermediate_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "initializer_range": 0.3,
-    "pad_token_id": 0,
-    "eos_token_id": None,
-    "bos_token_id": 1,
-}
 IDS = torch.randint(2, 61, (2, 24), generator=torch.Generator().manual_seed(0))
 
 
@@ -42,7 +31,7 @@ class Stopped(Exception):
 
 def llama() -> Any:
     torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)).eval()
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER)).eval()
 
 
 def gemma2() -> Any:
@@ -50,7 +39,7 @@ def gemma2() -> Any:
     torch.manual_seed(0)
     kinds = ["sliding_attention", "full_attention"] * 2
     more = {"head_dim": 8, "sliding_window": 8, "layer_types": kinds, "query_pre_attn_scalar": 8}
-    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**SIZES, **more)).eval()
+    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**DECODER, **more)).eval()
 
 
 def albert(groups: int = 1) -> Any:
